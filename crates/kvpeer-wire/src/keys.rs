@@ -1,0 +1,276 @@
+//! Block keys and runs of them.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The longest key, in bytes.
+pub const MAX_KEY_LEN: usize = 64;
+
+/// Names a block's content: 1 to [`MAX_KEY_LEN`] opaque bytes, typically a 32-byte hash and a 4-byte group index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key<'a>(&'a [u8]);
+
+/// Why bytes are not a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a key of {len} bytes; keys have 1 to 64")]
+pub struct KeyError {
+    /// The length found, in bytes.
+    pub len: usize,
+}
+
+impl<'a> Key<'a> {
+    /// Checks the length.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, KeyError> {
+        match bytes.len() {
+            1..=MAX_KEY_LEN => Ok(Self(bytes)),
+            len => Err(KeyError { len }),
+        }
+    }
+
+    /// The key's bytes.
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+impl fmt::Debug for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// An owned key, without an allocation of its own.
+#[derive(Clone, Copy)]
+pub struct KeyBuf {
+    len: u8,
+    /// Zero past `len`.
+    bytes: [u8; MAX_KEY_LEN],
+}
+
+impl KeyBuf {
+    /// The key as a view.
+    pub fn as_key(&self) -> Key<'_> {
+        Key(&self.bytes[..usize::from(self.len)])
+    }
+}
+
+impl From<Key<'_>> for KeyBuf {
+    fn from(key: Key<'_>) -> Self {
+        let mut bytes = [0; MAX_KEY_LEN];
+        bytes[..key.0.len()].copy_from_slice(key.0);
+        Self { len: key.0.len() as u8, bytes }
+    }
+}
+
+impl PartialEq for KeyBuf {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_key() == other.as_key()
+    }
+}
+
+impl Eq for KeyBuf {}
+
+impl PartialOrd for KeyBuf {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for KeyBuf {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.as_key().cmp(&other.as_key())
+    }
+}
+
+impl core::hash::Hash for KeyBuf {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.as_key().hash(state);
+    }
+}
+
+impl fmt::Debug for KeyBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_key().fmt(f)
+    }
+}
+
+/// The keys of one message, borrowed; any key is reached in constant time.
+#[derive(Clone, Copy)]
+pub struct Keys<'a>(Layout<'a>);
+
+#[derive(Clone, Copy)]
+enum Layout<'a> {
+    /// All keys have one length, `bytes.len()` is a multiple of it.
+    Uniform { key_len: u8, bytes: &'a [u8] },
+    /// `ends[i]` (little-endian) is where key `i` stops in `bytes`; key lengths were checked.
+    Mixed { ends: &'a [[u8; 4]], bytes: &'a [u8] },
+}
+
+impl<'a> Keys<'a> {
+    /// No keys.
+    pub const EMPTY: Keys<'static> = Keys(Layout::Uniform { key_len: 1, bytes: &[] });
+
+    /// Keys of one length; `None` when that is not 1..=64 or does not divide the run.
+    pub(crate) fn uniform(key_len: u8, bytes: &'a [u8]) -> Option<Self> {
+        let len = usize::from(key_len);
+        let legal = (1..=MAX_KEY_LEN).contains(&len) && bytes.len().is_multiple_of(len);
+        legal.then_some(Self(Layout::Uniform { key_len, bytes }))
+    }
+
+    /// Keys of differing lengths; `None` unless every key has 1..=64 bytes and the last end is the run's.
+    pub(crate) fn mixed(ends: &'a [u8], bytes: &'a [u8]) -> Option<Self> {
+        let (ends, []) = ends.as_chunks::<4>() else { return None };
+        let mut start = 0usize;
+        for end in ends {
+            let end = u32::from_le_bytes(*end) as usize;
+            let len = end.checked_sub(start)?;
+            if !(1..=MAX_KEY_LEN).contains(&len) {
+                return None;
+            }
+            start = end;
+        }
+        (start == bytes.len()).then_some(Self(Layout::Mixed { ends, bytes }))
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        match self.0 {
+            Layout::Uniform { key_len, bytes } => bytes.len() / usize::from(key_len),
+            Layout::Mixed { ends, .. } => ends.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The key at `at`, counted from 0.
+    pub fn get(&self, at: usize) -> Option<Key<'a>> {
+        match self.0 {
+            Layout::Uniform { key_len, bytes } => {
+                let len = usize::from(key_len);
+                let start = at.checked_mul(len)?;
+                bytes.get(start..start.checked_add(len)?).map(Key)
+            }
+            Layout::Mixed { ends, bytes } => {
+                let end = u32::from_le_bytes(*ends.get(at)?) as usize;
+                let start = match at.checked_sub(1) {
+                    Some(before) => u32::from_le_bytes(*ends.get(before)?) as usize,
+                    None => 0,
+                };
+                bytes.get(start..end).map(Key)
+            }
+        }
+    }
+
+    /// The keys in order.
+    pub fn iter(&self) -> impl Iterator<Item = Key<'a>> + use<'a> {
+        let keys = *self;
+        (0..keys.len()).map_while(move |at| keys.get(at))
+    }
+
+    /// An owned copy: one allocation, two when lengths differ.
+    pub fn to_buf(&self) -> KeysBuf {
+        match self.0 {
+            Layout::Uniform { key_len, bytes } => KeysBuf(Owned::Uniform { key_len, bytes: bytes.to_vec() }),
+            Layout::Mixed { ends, bytes } => KeysBuf(Owned::Mixed { ends: ends.to_vec(), bytes: bytes.to_vec() }),
+        }
+    }
+
+    /// The bytes that a copy of these keys takes.
+    pub fn size(&self) -> usize {
+        match self.0 {
+            Layout::Uniform { bytes, .. } => bytes.len(),
+            Layout::Mixed { ends, bytes } => ends.len() * 4 + bytes.len(),
+        }
+    }
+}
+
+impl PartialEq for Keys<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Keys<'_> {}
+
+impl fmt::Debug for Keys<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// An owned run of keys.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct KeysBuf(Owned);
+
+/// A buffer is `Mixed` from its first key of another length on, so equal runs built alike are equal.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Owned {
+    Uniform { key_len: u8, bytes: Vec<u8> },
+    Mixed { ends: Vec<[u8; 4]>, bytes: Vec<u8> },
+}
+
+impl KeysBuf {
+    /// An empty run.
+    pub fn new() -> Self {
+        Self(Owned::Uniform { key_len: 1, bytes: Vec::new() })
+    }
+
+    /// Appends `key`; a run may have at most `u32::MAX` bytes, what goes past that is left out.
+    pub fn push(&mut self, key: Key<'_>) {
+        let key = key.as_bytes();
+        match &mut self.0 {
+            Owned::Uniform { key_len, bytes } if bytes.is_empty() || usize::from(*key_len) == key.len() => {
+                *key_len = key.len() as u8;
+                bytes.extend_from_slice(key);
+            }
+            Owned::Uniform { key_len, bytes } => {
+                let step = u32::from(*key_len);
+                let count = bytes.len() as u32 / step;
+                let ends = (1..=count).map(|at| (at * step).to_le_bytes()).collect();
+                self.0 = Owned::Mixed { ends, bytes: core::mem::take(bytes) };
+                self.push_mixed(key);
+            }
+            Owned::Mixed { .. } => self.push_mixed(key),
+        }
+    }
+
+    fn push_mixed(&mut self, key: &[u8]) {
+        if let Owned::Mixed { ends, bytes } = &mut self.0
+            && let Ok(end) = u32::try_from(bytes.len() + key.len())
+        {
+            bytes.extend_from_slice(key);
+            ends.push(end.to_le_bytes());
+        }
+    }
+
+    /// The keys as a view.
+    pub fn as_keys(&self) -> Keys<'_> {
+        match &self.0 {
+            Owned::Uniform { key_len, bytes } => Keys(Layout::Uniform { key_len: *key_len, bytes }),
+            Owned::Mixed { ends, bytes } => Keys(Layout::Mixed { ends, bytes }),
+        }
+    }
+}
+
+impl Default for KeysBuf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'k> FromIterator<Key<'k>> for KeysBuf {
+    fn from_iter<I: IntoIterator<Item = Key<'k>>>(keys: I) -> Self {
+        let mut run = Self::new();
+        keys.into_iter().for_each(|key| run.push(key));
+        run
+    }
+}
+
+impl fmt::Debug for KeysBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_keys().fmt(f)
+    }
+}

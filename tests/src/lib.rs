@@ -1,0 +1,1 @@
+//! Stories told over whole nodes.
