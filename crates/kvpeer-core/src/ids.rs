@@ -1,67 +1,42 @@
-//! Identities: names that travel, and numbers that stay on this node.
+//! Numbers that name things on this node; none of them is ever sent or reused.
 
-use alloc::sync::Arc;
-use core::fmt;
-
-use kvpeer_wire::{Key, MAX_KEY_LEN, PeerName, RequestName};
+pub use kvpeer_wire::{KeyBuf, PeerId, RequestId};
 
 /// An index of a block in a region, counted from 0.
 pub type BlockIdx = u32;
 
-macro_rules! owned_name {
-    ($(#[$doc:meta])* $owned:ident, $view:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $owned(Arc<str>);
+/// The engine's name for one load or store job.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct JobId(pub u64);
 
-        impl $owned {
-            /// The name as messages and commands carry it.
-            pub fn as_name(&self) -> $view<'_> {
-                // The text was a name when it came in; the fallback keeps this function total.
-                $view::new(&self.0).unwrap_or_else(|_| unnamed())
-            }
+/// The control plane's name for one connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnId(pub u64);
 
-            /// The text itself.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
+/// One link attempt and all that hangs on it: its right, its session, its WRITEs.
+///
+/// Every late fact is fenced by the epoch that it names.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Epoch(pub u32);
 
-        impl From<$view<'_>> for $owned {
-            fn from(name: $view<'_>) -> Self {
-                Self(Arc::from(name.as_str()))
-            }
-        }
-
-        impl core::borrow::Borrow<str> for $owned {
-            fn borrow(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Debug for $owned {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
-            }
-        }
-
-        impl fmt::Display for $owned {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(&self.as_name(), f)
-            }
-        }
-    };
+/// One WRITE.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct XferId {
+    /// The link it belongs to.
+    pub epoch: Epoch,
+    /// Counts the WRITEs of that link.
+    pub seq: u64,
 }
 
-owned_name! {
-    /// A node's advertised identity.
-    PeerId, PeerName
-}
-owned_name! {
-    /// A request's id.
-    RequestId, RequestName
+/// One lookup that the block cache is asked to answer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ProbeId {
+    /// The link it belongs to.
+    pub epoch: Epoch,
+    /// Counts the lookups of that link.
+    pub seq: u64,
 }
 
-trait Unnamed {
-    const NAME: Self;
-}
+/// The position of a key in its probe, counted from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KeyAt(pub u32);

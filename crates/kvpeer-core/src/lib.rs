@@ -1,1 +1,30 @@
-//! Placeholder until its first commit.
+//! The kvpeer protocol as a sans-IO state machine: facts in, effects out.
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;
+
+mod action;
+mod command;
+mod config;
+mod deadlines;
+mod endpoint;
+mod event;
+mod ids;
+mod input;
+mod reason;
+mod status;
+mod time;
+
+pub use action::{Action, Sink};
+pub use command::{Command, Misuse, Part, Role};
+pub use config::{Compatibility, Config, ConfigError, FingerprintCheck, Identity, Limits, Timing};
+pub use deadlines::{Deadline, Timer};
+pub use endpoint::{Endpoint, Violation};
+pub use event::{CloseReason, Destination, Event, LoadFailure, LoadOutcome, StoreFailure, StoreOutcome};
+pub use ids::{BlockIdx, ConnId, Epoch, JobId, KeyAt, KeyBuf, PeerId, ProbeId, RequestId, XferId};
+pub use input::{Input, Origin, TransferEnd};
+/// The messages that travel in [`Input::Message`] and [`Action::Send`].
+pub use kvpeer_wire as wire;
+pub use reason::{Count, Misbehaved, Refusal};
+pub use status::{LinkStatus, LookupState, PeerStatus, Totals};
+pub use time::Time;
