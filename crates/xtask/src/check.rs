@@ -1,0 +1,32 @@
+//! `cargo xtask check`: what a change must not break beside the tests.
+
+use clap::Args;
+
+use crate::cargo::{self, cargo};
+use crate::system::{self, Need};
+use crate::{Failure, Setup};
+
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    setup: Setup,
+}
+
+/// Feature sets of the facade that are shipped beside the default one.
+pub(crate) const FACADE_FEATURES: &[&[&str]] = &[&["--no-default-features"], &["--all-features"]];
+
+pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
+    system::provide(&[Need::Libfabric], args.setup.policy())?;
+    cargo::run(cargo(&["fmt", "--all", "--check"]))?;
+    let clippy = ["clippy", "--workspace", "--all-targets"];
+    cargo::run(cargo(&[&clippy[..], &["--", "-D", "warnings"]].concat()))?;
+    for features in FACADE_FEATURES {
+        let clippy = ["clippy", "--package", "kvpeer", "--all-targets"];
+        cargo::run(cargo(&[&clippy[..], features, &["--", "-D", "warnings"]].concat()))?;
+    }
+    let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    cargo::run(doc)?;
+    println!("xtask: check ok");
+    Ok(())
+}

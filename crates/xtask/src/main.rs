@@ -1,0 +1,71 @@
+//! `cargo xtask`: sets a machine up, then tests, checks or shows kvpeer.
+//!
+//! Needs Rust and a C compiler. What else the work needs is looked for and, where the machine has apt,
+//! installed; it is said before anything is changed.
+
+mod cargo;
+mod check;
+mod demo;
+mod system;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::system::Install;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Sets up, tests, checks and shows kvpeer")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Builds `kvpeer` and shows the main job: a real prompt's KV cache moving between two processes
+    Demo(demo::DemoArgs),
+    /// Runs the whole test suite, or the foreign-function tests under a memory checker
+    Test(test::TestArgs),
+    /// Format, lints and documentation, with every feature set that is shipped
+    Check(check::CheckArgs),
+}
+
+/// What may be changed on this machine.
+#[derive(Args, Clone, Copy)]
+struct Setup {
+    /// Install nothing: say what is missing and stop
+    #[arg(long)]
+    no_install: bool,
+}
+
+impl Setup {
+    fn policy(self) -> Install {
+        if self.no_install { Install::Refuse } else { Install::WithApt }
+    }
+}
+
+/// Why a task did not succeed, in one line for people.
+enum Failure {
+    /// Ours to explain.
+    Told(String),
+    /// A command has explained itself already; its exit code is passed on.
+    Exit(u8),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().task {
+        Task::Demo(args) => demo::run(&args),
+        Task::Test(args) => test::run(&args),
+        Task::Check(args) => check::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Told(why)) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Exit(code)) => ExitCode::from(code),
+    }
+}
