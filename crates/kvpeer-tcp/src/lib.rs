@@ -1,1 +1,31 @@
-//! Placeholder until its first commit.
+//! The control plane of kvpeer on TCP: messages between nodes over sockets, driven by polling.
+#![cfg(unix)]
+#![forbid(unsafe_code)]
+
+mod accept;
+mod buffers;
+mod config;
+mod conn;
+mod dial;
+mod error;
+mod event;
+mod inbound;
+mod resolve;
+mod send_queue;
+mod source;
+mod stats;
+mod tcp;
+mod wake;
+mod watch;
+mod wire_stub;
+
+#[derive(Debug)]
+pub struct Frame(Vec<u8>);
+impl Frame { fn into_bytes(self) -> Vec<u8> { self.0 } }
+
+pub use config::TcpConfig;
+pub use error::{CloseReason, DialError, TcpError};
+pub use event::{ConnToken, DialToken, Origin, TcpEvent};
+pub use stats::TcpStats;
+pub use tcp::Tcp;
+pub use wake::Waker;

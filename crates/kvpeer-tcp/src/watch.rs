@@ -1,0 +1,63 @@
+//! Descriptors of others (a data plane's, say) that wake the same poller.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::RawFd;
+
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+
+use crate::source::{SourceId, SourceIds};
+
+/// The watched descriptors.
+#[derive(Default)]
+pub(crate) struct Watched(BTreeMap<RawFd, Watch>);
+
+struct Watch {
+    id: SourceId,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The poller will say when it becomes readable.
+    Armed,
+    /// It was readable; it is armed again before the next poll.
+    Fired,
+}
+
+impl Watched {
+    pub(crate) fn watch(&mut self, fd: RawFd, registry: &Registry, ids: &mut SourceIds) -> io::Result<()> {
+        self.unwatch(fd, registry);
+        let id = ids.mint();
+        registry.register(&mut SourceFd(&fd), Token(id.0), Interest::READABLE)?;
+        self.0.insert(fd, Watch { id, state: State::Armed });
+        Ok(())
+    }
+
+    pub(crate) fn unwatch(&mut self, fd: RawFd, registry: &Registry) {
+        if self.0.remove(&fd).is_some() {
+            // Fails when the descriptor was closed, which took it out of the poller.
+            let _ = registry.deregister(&mut SourceFd(&fd));
+        }
+    }
+
+    /// The poller is edge-triggered: it says once that a descriptor became readable. Its owner may read only
+    /// a part, so arm it again, which reports it at once when it still is readable.
+    pub(crate) fn rearm(&mut self, registry: &Registry) {
+        self.0.retain(|fd, watch| {
+            watch.state == State::Armed || {
+                watch.state = State::Armed;
+                registry.reregister(&mut SourceFd(fd), Token(watch.id.0), Interest::READABLE).is_ok()
+            }
+        });
+    }
+
+    /// The poller saw something at `id`; the descriptor, when it is one and this is new.
+    pub(crate) fn saw(&mut self, id: SourceId) -> Option<RawFd> {
+        let (fd, watch) = self.0.iter_mut().find(|(_, watch)| watch.id == id)?;
+        let new = watch.state == State::Armed;
+        watch.state = State::Fired;
+        new.then_some(*fd)
+    }
+}
