@@ -1,1 +1,6 @@
-//! Placeholder until its first commit.
+//! The `kvpeer` program's parts that others can use: how blocks are named and cut.
+
+mod key_list;
+pub mod keys;
+pub mod layout;
+mod tokens;

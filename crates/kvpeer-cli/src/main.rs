@@ -1,0 +1,2 @@
+//! The `kvpeer` program.
+fn main() {}
