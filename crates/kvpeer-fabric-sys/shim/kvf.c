@@ -35,6 +35,9 @@ const uint32_t kvf_format_in = FI_SOCKADDR_IN;
 const uint32_t kvf_format_in6 = FI_SOCKADDR_IN6;
 const uint32_t kvf_format_str = FI_ADDR_STR;
 
+/* src/lib.rs asserts the same sizes. */
+_Static_assert(sizeof(kvf_traits) == 40 && sizeof(kvf_completion) == 16 && sizeof(kvf_piece) == 16,
+	       "the layouts that Rust declares, on 64-bit targets");
 _Static_assert(sizeof(struct fi_context2) <= KVF_CONTEXT_BYTES, "contexts must hold a struct fi_context2");
 
 /* Remembers which call failed, and leaves through `out` with its code in `ret`. */

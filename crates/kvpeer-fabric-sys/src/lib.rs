@@ -56,6 +56,11 @@ pub struct kvf_piece {
     pub len: usize,
 }
 
+// shim/kvf.c asserts the same sizes.
+const _: () = assert!(size_of::<kvf_traits>() == 40);
+const _: () = assert!(size_of::<kvf_completion>() == 16);
+const _: () = assert!(size_of::<kvf_piece>() == 16);
+
 pub const KVF_MAX_PIECES: usize = 4;
 pub const KVF_CONTEXT_BYTES: usize = 64;
 pub const KVF_NAME_MAX: usize = 255;

@@ -90,13 +90,6 @@ impl Contexts {
         Redeemed::Holder(holder)
     }
 
-    /// Gives up the slots' memory for good, because a provider that could not be closed may still write to it.
-    pub(crate) fn leak(&mut self) {
-        self.slots = NonNull::from(&mut [][..]);
-        self.leases = Box::default();
-        self.free = Vec::new();
-    }
-
     fn start(&self) -> *mut u8 {
         self.slots.as_ptr().cast()
     }
@@ -104,8 +97,7 @@ impl Contexts {
 
 impl Drop for Contexts {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from a leaked box of the same type (or is the empty slice that `leak` left,
-        // whose box owns no memory), and whoever drops the slab has closed the endpoint and the queue that used it.
+        // SAFETY: the pointer came from a leaked box of the same type and whoever drops the slab has closed the endpoint and the queue that used it.
         drop(unsafe { Box::from_raw(self.slots.as_ptr()) });
     }
 }

@@ -12,6 +12,7 @@ use kvpeer_fabric_sys as sys;
 use crate::contexts::{Contexts, Redeemed};
 use crate::domain::{Domain, call_name, failed};
 use crate::error::FabricError;
+use crate::kept::{keep_exposed, keep_unclosed};
 use crate::memory::Memory;
 use crate::metadata::{Addressing, Metadata};
 use crate::runs::Part;
@@ -33,6 +34,8 @@ pub(crate) struct Endpoint {
     contexts: Contexts,
     peer: Option<Window>,
     stale: u64,
+    #[cfg(test)]
+    sabotage: bool,
     // Below: what must outlive the endpoint.
     memory: Arc<dyn Memory>,
     domain: Arc<Domain>,
@@ -101,7 +104,17 @@ impl Endpoint {
             match NonNull::new(raw) {
                 Some(raw) => {
                     let contexts = Contexts::new(window);
-                    return Ok(Self { raw, closed: None, contexts, peer: None, stale: 0, memory, domain });
+                    return Ok(Self {
+                        raw,
+                        closed: None,
+                        contexts,
+                        peer: None,
+                        stale: 0,
+                        #[cfg(test)]
+                        sabotage: false,
+                        memory,
+                        domain,
+                    });
                 }
                 None if taken => {}
                 None => return Err(failed(call_name(call), domain.provider(), code, 0)),
@@ -267,20 +280,30 @@ impl Endpoint {
         }
         let mut call = ptr::null();
         // SAFETY: the handle is valid.
-        let fenced = unsafe { sys::kvf_right_fence(self.raw.as_ptr()) } == 0;
+        let fenced = !self.sabotaged() && unsafe { sys::kvf_right_fence(self.raw.as_ptr()) } == 0;
         // SAFETY: the handle is valid and the endpoint is closed; the handle is not used after this succeeded.
         let freed = fenced && unsafe { sys::kvf_right_close(self.raw.as_ptr(), &raw mut call) } == 0;
         let proved = fenced && self.domain.provider().fences();
         if !freed {
-            // The provider may still write to the contexts and use the domain.
-            self.contexts.leak();
-            mem::forget(Arc::clone(&self.domain));
+            let contexts = mem::replace(&mut self.contexts, Contexts::new(0));
+            keep_unclosed(self.raw, contexts, Arc::clone(&self.domain));
         }
         if !freed || !proved {
-            // The peer may still write to the memory: it must stay mapped for as long as the process lives.
-            mem::forget(Arc::clone(&self.memory));
+            keep_exposed(&self.memory);
         }
         *self.closed.insert(proved)
+    }
+
+    /// Lets a test see what happens when libfabric fails to close an endpoint, which it does not do on demand.
+    #[cfg(test)]
+    fn sabotaged(&self) -> bool {
+        self.sabotage
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "the counterpart of the one for tests")]
+    const fn sabotaged(&self) -> bool {
+        false
     }
 
     fn interpret(&mut self, entry: sys::kvf_completion) -> Completed {
@@ -312,4 +335,46 @@ impl Drop for Endpoint {
 
 fn random_key() -> Result<u64, FabricError> {
     getrandom::u64().map_err(|cause| FabricError::Random { reason: cause.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::provider::Provider;
+    use crate::selftest::Scratch;
+
+    fn endpoint(memory: &Arc<Scratch>) -> Endpoint {
+        let domain = Domain::open(Provider::Tcp, Ipv4Addr::LOCALHOST.into()).expect("domain");
+        Endpoint::open(Arc::new(domain), Arc::<Scratch>::clone(memory), 4).expect("endpoint")
+    }
+
+    #[test]
+    fn a_closed_endpoint_lets_go_of_its_memory() {
+        let memory = Arc::new(Scratch::new());
+        assert!(endpoint(&memory).close());
+        drop(endpoint(&memory));
+        assert_eq!(Arc::strong_count(&memory), 1);
+    }
+
+    #[test]
+    fn an_endpoint_that_does_not_close_is_not_fenced_and_keeps_its_memory_mapped() {
+        let memory = Arc::new(Scratch::new());
+        let mut stubborn = endpoint(&memory);
+        stubborn.sabotage = true;
+        assert!(!stubborn.close());
+        assert_eq!(Arc::strong_count(&memory), 2);
+        let mut dropped = endpoint(&memory);
+        dropped.sabotage = true;
+        drop(dropped);
+        assert_eq!(Arc::strong_count(&memory), 2, "kept once");
+    }
+
+    #[test]
+    fn keys_are_random() {
+        let memory = Arc::new(Scratch::new());
+        let keys = [0; 4].map(|_| endpoint(&memory).metadata().expect("metadata")[4..12].to_vec());
+        assert!(keys.iter().enumerate().all(|(i, key)| !keys[..i].contains(key)), "{keys:?}");
+    }
 }

@@ -89,12 +89,13 @@ impl FromStr for Provider {
 
 /// Why a provider known to libfabric must not carry data (all measured with libfabric 1.17).
 fn refusal(name: &str) -> Option<&'static str> {
-    match name {
+    // Layered names (`net;ofi_rxm`) share the fate of what they are layered on.
+    match name.split(';').next()? {
         "net" => Some(
             "its delivery-complete completions fire before the data is visible at the target, so success would \
              be a lie; use `tcp`",
         ),
-        "udp" | "udp;ofi_rxd" => Some("it moves about a hundredth of what `tcp` does; use `tcp`"),
+        "udp" => Some("it moves about a hundredth of what `tcp` does; use `tcp`"),
         "sockets" => Some("it is deprecated by its authors and several times slower than `tcp`; use `tcp`"),
         _ => None,
     }
@@ -156,7 +157,7 @@ mod tests {
     fn names_parse_or_say_why_not() {
         assert_eq!("tcp".parse(), Ok(Provider::Tcp));
         assert_eq!("shm".parse(), Ok(Provider::Shm));
-        for refused in ["net", "udp", "udp;ofi_rxd", "sockets"] {
+        for refused in ["net", "net;ofi_rxm", "udp", "udp;ofi_rxd", "sockets"] {
             let error = refused.parse::<Provider>().expect_err("refused");
             assert!(matches!(error, FabricError::RefusedProvider { .. }), "{error}");
         }

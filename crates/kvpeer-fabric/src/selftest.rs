@@ -110,7 +110,7 @@ fn pattern(block: u32) -> u8 {
 }
 
 /// Page-aligned memory that only raw copies touch.
-struct Scratch {
+pub(crate) struct Scratch {
     base: NonNull<u8>,
 }
 
@@ -120,7 +120,7 @@ impl Scratch {
         Err(_) => panic!("a constant layout"),
     };
 
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // SAFETY: the layout is not empty.
         let base = unsafe { alloc_zeroed(Self::LAYOUT) };
         Self { base: NonNull::new(base).unwrap_or_else(|| handle_alloc_error(Self::LAYOUT)) }
