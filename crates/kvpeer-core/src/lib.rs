@@ -4,14 +4,19 @@
 extern crate alloc;
 
 mod action;
+mod block_set;
+mod client;
 mod command;
 mod config;
+mod cx;
 mod deadlines;
 mod endpoint;
 mod event;
 mod ids;
 mod input;
+mod key_index;
 mod reason;
+mod server;
 mod status;
 mod time;
 

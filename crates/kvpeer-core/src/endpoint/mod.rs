@@ -1,78 +1,200 @@
-//! One node.
+//! One node: peers, their links, and the two roles that work over them.
 
-use kvpeer_wire::{Key, PeerName, RequestName};
+mod check;
+mod commands;
+mod duplicates;
+mod handshake;
+mod link;
+mod messages;
+mod peers;
+mod queries;
+mod reach;
+mod teardown;
+mod ticks;
 
-use crate::{Command, Config, ConfigError, Deadline, Input, LookupState, Misuse, PeerStatus, Sink, Time, Totals};
+use alloc::collections::BTreeMap;
+
+use kvpeer_wire::{Key, RequestName};
+
+use crate::client::Consumer;
+use crate::cx::Cx;
+use crate::deadlines::Deadlines;
+use crate::server::Producer;
+use crate::{
+    Command, Config, ConfigError, ConnId, Count, Deadline, Epoch, Input, LookupState, Misuse, PeerId, Sink,
+    Time, client, server,
+};
+pub use check::Violation;
+use link::Link;
+use peers::Peer;
 
 /// The whole protocol state of one node.
+///
+/// Four kinds of methods, called in this order by a run loop:
+/// 1. [`handle`](Self::handle) for every fact that has arrived,
+/// 2. [`command`](Self::command) and [`lookup`](Self::lookup) for the engine's wishes,
+/// 3. [`handle`](Self::handle) with [`Input::Tick`] when [`next_deadline`](Self::next_deadline) has passed,
+///    after everything that had arrived was applied,
+/// 4. queries, at any time.
+///
+/// Effects and news come out through the [`Sink`], in causal order, during the call that causes them. The endpoint
+/// has no clock, queue, callback or random numbers: equal states and inputs give equal effects.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoint {
     config: Config,
+    /// The latest time seen; never runs backwards.
     now: Time,
+    life: Life,
+    deadlines: Deadlines,
+    peers: BTreeMap<PeerId, Peer>,
+    conns: BTreeMap<ConnId, Conn>,
+    links: BTreeMap<Epoch, Link>,
+    next_epoch: u32,
+    client: client::Tables,
+    server: server::Tables,
 }
 
-/// A structural law that does not hold: a bug of this crate.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("law broken: {0}")]
-pub struct Violation(pub &'static str);
+/// Whether new things begin.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Life {
+    Running,
+    ShuttingDown { by: Time },
+}
+
+/// Whose a connection is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Conn {
+    /// Accepted, and it has not said who it is.
+    Stranger {
+        due: Option<Time>,
+    },
+    Link(Epoch),
+}
 
 impl Endpoint {
     /// A node that knows nobody yet.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.validate()?;
-        Ok(Self { config, now: Time::ZERO })
+        let client = client::Tables::new(config.region.num_blocks);
+        Ok(Self {
+            config,
+            now: Time::ZERO,
+            life: Life::Running,
+            deadlines: Deadlines::default(),
+            peers: BTreeMap::new(),
+            conns: BTreeMap::new(),
+            links: BTreeMap::new(),
+            next_epoch: 1,
+            client,
+            server: server::Tables::default(),
+        })
     }
 
-    /// Applies one fact.
+    /// Applies one fact. Total: a fact that does not fit is counted and ignored.
     pub fn handle(&mut self, now: Time, input: Input<'_>, out: &mut dyn Sink) {
-        let _ = (now, input, out);
+        self.now = self.now.max(now);
+        match input {
+            Input::Connected { conn, origin } => self.connected(conn, origin, out),
+            Input::DialFailed { epoch } => self.dial_failed(epoch, out),
+            Input::Disconnected { conn } => self.disconnected(conn, out),
+            Input::Heard { conn } => self.heard(conn, out),
+            Input::Message { conn, msg } => self.message(conn, msg, out),
+            Input::Malformed { conn, detail } => self.malformed(conn, detail, out),
+            Input::NoCommonVersion { conn, ours, theirs } => self.no_common_version(conn, ours, theirs, out),
+            Input::Admitted { epoch, admit } => self.admitted(epoch, admit, out),
+            Input::RightOpened { epoch, metadata } => self.right_opened(epoch, metadata, out),
+            Input::RightClosed { epoch, fenced } => self.right_closed(epoch, fenced, out),
+            Input::Registered { epoch, ok } => self.registered(epoch, ok, out),
+            Input::PeerFault { epoch } => self.peer_fault(epoch, out),
+            Input::Transfer { xfer, end } => self.transfer(xfer, end, out),
+            Input::Probed { probe, pin, hits, misses } => {
+                self.probed(probe, server::Answer { pin, hits, misses }, out);
+            }
+            Input::Tick => self.tick(out),
+        }
     }
 
     /// Applies one wish of the engine, or refuses it and changes nothing.
     pub fn command(&mut self, now: Time, command: Command<'_>, out: &mut dyn Sink) -> Result<(), Misuse> {
-        let _ = (now, command, out);
-        Ok(())
+        let before = self.now;
+        self.now = before.max(now);
+        let result = self.apply(command, out);
+        if result.is_err() {
+            self.now = before;
+        }
+        result
     }
 
-    /// What is known about a key; its first sight puts it down for the next `FlushLookups`.
+    /// What is known about a key at its request's source.
+    ///
+    /// The first sight of a key puts it down for the next [`Command::FlushLookups`]. A hit is good for as long as
+    /// the source pins it; after that the key is asked for again.
     pub fn lookup(&mut self, now: Time, request: RequestName<'_>, key: Key<'_>) -> LookupState {
-        let _ = (now, request, key);
-        LookupState::Miss
+        self.now = self.now.max(now);
+        self.client.lookup(self.now, request, key)
     }
 
-    /// When to call `handle` with a `Tick`, and why. A deadline that has passed means: at once.
+    /// When to call [`handle`](Self::handle) with a `Tick`, and why. A deadline that has passed means: at once.
     pub fn next_deadline(&self) -> Option<Deadline> {
-        None
-    }
-
-    /// Whether nothing at all is going on: no link, no work, no quarantine.
-    pub fn is_idle(&self) -> bool {
-        true
-    }
-
-    /// Checks the structural laws; cheap enough for tests, not for production.
-    pub fn check(&self) -> Result<(), Violation> {
-        Ok(())
-    }
-
-    /// One peer, if it is known.
-    pub fn peer(&self, peer: PeerName<'_>) -> Option<PeerStatus> {
-        let _ = peer;
-        None
-    }
-
-    /// All known peers, by name.
-    pub fn peers(&self) -> impl Iterator<Item = PeerStatus> {
-        core::iter::empty()
-    }
-
-    /// The work of all peers together.
-    pub fn totals(&self) -> Totals {
-        Totals::default()
+        self.deadlines.next()
     }
 
     /// What the node was made with.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// This call's context.
+    fn cx<'a>(&'a mut self, out: &'a mut dyn Sink) -> Cx<'a> {
+        Cx { now: self.now, config: &self.config, deadlines: &mut self.deadlines, out }
+    }
+
+    /// Runs a handler of the client role on one link.
+    fn consumer<R>(
+        &mut self,
+        epoch: Epoch,
+        out: &mut dyn Sink,
+        run: impl FnOnce(&mut Consumer<'_>, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        let link = self.links.get_mut(&epoch)?;
+        let mut cx = Cx { now: self.now, config: &self.config, deadlines: &mut self.deadlines, out };
+        let mut consumer =
+            Consumer { epoch, line: &mut link.line, session: &mut link.client, tables: &mut self.client };
+        Some(run(&mut consumer, &mut cx))
+    }
+
+    /// Runs a handler of the server role on one link.
+    fn producer<R>(
+        &mut self,
+        epoch: Epoch,
+        out: &mut dyn Sink,
+        run: impl FnOnce(&mut Producer<'_>, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        let link = self.links.get_mut(&epoch)?;
+        let mut cx = Cx { now: self.now, config: &self.config, deadlines: &mut self.deadlines, out };
+        let region = link.region();
+        let mut producer = Producer {
+            epoch,
+            peer: &link.peer,
+            region,
+            line: &mut link.line,
+            session: &mut link.server,
+            tables: &mut self.server,
+        };
+        Some(run(&mut producer, &mut cx))
+    }
+
+    /// The link of an epoch, or a count of a fact that came too late.
+    fn link_or_count(&mut self, epoch: Epoch, out: &mut dyn Sink) -> Option<&mut Link> {
+        let found = self.links.get_mut(&epoch);
+        if found.is_none() {
+            out.count(Count::StaleEpoch);
+        }
+        found
+    }
+
+    fn mint_epoch(&mut self) -> Option<Epoch> {
+        let next = self.next_epoch.checked_add(1)?;
+        Some(Epoch(core::mem::replace(&mut self.next_epoch, next)))
     }
 }

@@ -1,0 +1,257 @@
+//! Loads: from the engine's wish over fetch, progress and abort to their one result.
+
+use kvpeer_wire::{
+    AbortAck, AbortFetch, Bits, Blocks, Demand, Fetch, FetchProgress, Keys, Msg, Outcome, RequestName, Round,
+    TransferDone,
+};
+
+use super::{Consumer, Fetching, Load, LoadState, RequestState, Tables, wait_ms};
+use crate::block_set::NotAdded;
+use crate::cx::Cx;
+use crate::deadlines::Due;
+use crate::key_index::KeyIndex;
+use crate::{
+    BlockIdx, CloseReason, Count, Destination, JobId, LoadFailure, LoadOutcome, Misuse, PeerId, RequestId,
+};
+
+/// What becomes of a load that the engine asks for.
+pub(crate) enum Accepted {
+    /// It is to be sent to this peer.
+    Send(PeerId),
+    /// Its result is told.
+    Over,
+}
+
+impl Tables {
+    /// Takes a load, or refuses it and changes nothing.
+    pub(crate) fn load(
+        &mut self,
+        cx: &mut Cx<'_>,
+        job: JobId,
+        name: RequestName<'_>,
+        keys: Keys<'_>,
+        blocks: &[BlockIdx],
+    ) -> Result<Accepted, Misuse> {
+        check_keys(keys, blocks.len(), cx.config.limits.keys)?;
+        let (id, request) = self.requests.get_key_value(name.as_str()).ok_or(Misuse::UnknownRequest)?;
+        let (id, supply, state, source) = (id.clone(), request.supply, request.state, request.source.clone());
+        self.reserved.add_all(blocks).map_err(|why| match why {
+            NotAdded::OutOfRange(block) => Misuse::OutOfRange(block),
+            NotAdded::Taken(block) if blocks.iter().filter(|other| **other == block).count() > 1 => {
+                Misuse::DoubledBlock(block)
+            }
+            NotAdded::Taken(block) => Misuse::Reserved(block),
+        })?;
+        let load = Load {
+            request: id,
+            supply,
+            blocks: blocks.to_vec(),
+            state: LoadState::Held { keys: keys.to_buf() },
+        };
+        if let Some(request) = self.requests.get_mut(name.as_str()) {
+            request.loads.insert(job);
+        }
+        self.loads.insert(job, load);
+        match state {
+            _ if blocks.is_empty() => {
+                self.conclude(cx, job, LoadOutcome::Loaded, Destination::Reusable, None);
+                Ok(Accepted::Over)
+            }
+            RequestState::Failed(reason) => {
+                self.fail_held(cx, job, LoadFailure::Session(reason));
+                Ok(Accepted::Over)
+            }
+            RequestState::Open => Ok(Accepted::Send(source)),
+        }
+    }
+
+    /// The bytes that a held load keeps.
+    pub(crate) fn held_bytes(&self, job: JobId) -> usize {
+        match self.loads.get(&job).map(|load| &load.state) {
+            Some(LoadState::Held { keys }) => keys.as_keys().size(),
+            Some(LoadState::Fetching(_) | LoadState::Aborting { .. } | LoadState::Quarantined { .. })
+            | None => 0,
+        }
+    }
+}
+
+/// A job's keys: as many as its blocks, not too many, all different.
+pub(crate) fn check_keys(keys: Keys<'_>, blocks: usize, limit: usize) -> Result<(), Misuse> {
+    if keys.len() != blocks {
+        return Err(Misuse::Unequal { keys: keys.len(), blocks });
+    }
+    if keys.len() > limit {
+        return Err(Misuse::TooManyKeys { keys: keys.len(), limit });
+    }
+    KeyIndex::build(keys).map(|_| ()).map_err(|_| Misuse::DoubledKey)
+}
+
+impl Consumer<'_> {
+    /// Sends the fetch of a held load; its round's lookups are closed and the request's answers forgotten.
+    pub(crate) fn fetch(&mut self, cx: &mut Cx<'_>, job: JobId) {
+        let Some(load) = self.tables.loads.get_mut(&job) else { return };
+        let LoadState::Held { keys } = &mut load.state else { return };
+        let keys = core::mem::take(keys);
+        let id = load.request.clone();
+        let round = self.close_round(cx, &id).unwrap_or_else(|| self.session.mint_round());
+        let Some(load) = self.tables.loads.get_mut(&job) else { return };
+        let wait = cx.config.timing.parked;
+        // Keys and blocks were counted when the load was taken.
+        let Ok(demand) = Demand::new(keys.as_keys(), Blocks::new(&load.blocks)) else { return };
+        let fetch =
+            Fetch { request: id.as_name(), round, supply: load.supply, demand, wait_ms: wait_ms(wait) };
+        self.line.send(cx, Msg::Fetch(fetch));
+        self.session.rounds.insert(round, job);
+        load.state = LoadState::Fetching(Fetching {
+            epoch: self.epoch,
+            round,
+            parked_until: cx.now + wait + cx.config.timing.parked_slack,
+            landed: 0,
+            parked: false,
+            due: Some(cx.arm(cx.now + cx.config.timing.load, Due::Load(job))),
+        });
+    }
+
+    /// Asks the producer to stop. The result comes with its answer.
+    pub(crate) fn abort(&mut self, cx: &mut Cx<'_>, job: JobId, why: LoadFailure) {
+        let Some(load) = self.tables.loads.get_mut(&job) else { return };
+        let LoadState::Fetching(fetching) = &mut load.state else { return };
+        cx.disarm(&mut fetching.due, Due::Load(job));
+        let round = fetching.round;
+        let due = Some(cx.arm(cx.now + cx.config.timing.abort_ack, Due::AbortAck(job)));
+        load.state = LoadState::Aborting { epoch: self.epoch, round, why, due };
+        self.line.send(cx, Msg::AbortFetch(AbortFetch { request: load.request.as_name(), round }));
+    }
+
+    /// Aborts every load on the wire.
+    pub(crate) fn abort_all(&mut self, cx: &mut Cx<'_>, why: LoadFailure) {
+        let jobs: alloc::vec::Vec<JobId> = self.session.rounds.values().copied().collect();
+        jobs.into_iter().for_each(|job| self.abort(cx, job, why));
+    }
+
+    pub(crate) fn progress(&mut self, cx: &mut Cx<'_>, msg: &FetchProgress<'_>) {
+        let Some(job) = self.live(msg.request, msg.round) else { return cx.count(Count::UnknownRound) };
+        let Some(load) = self.tables.loads.get_mut(&job) else { return };
+        let LoadState::Fetching(fetching) = &mut load.state else { return };
+        let grew = msg.landed > fetching.landed && msg.landed as usize <= load.blocks.len();
+        let was_parked = core::mem::replace(&mut fetching.parked, msg.parked > 0);
+        if grew {
+            fetching.landed = msg.landed;
+        }
+        let patience = cx.now + cx.config.timing.load;
+        let at = match (fetching.parked, grew || was_parked) {
+            (true, true) => patience.max(fetching.parked_until),
+            (true, false) => fetching.parked_until,
+            (false, true) => patience,
+            (false, false) => return,
+        };
+        cx.rearm(&mut fetching.due, at, Due::Load(job));
+    }
+
+    /// The end of a fetch, also of one whose abort crosses it. Returns why the session must end, if it must.
+    pub(crate) fn transfer_done(&mut self, cx: &mut Cx<'_>, msg: &TransferDone<'_>) -> Option<CloseReason> {
+        let Some(job) = self.live(msg.request, msg.round) else {
+            cx.count(Count::UnknownRound);
+            return None;
+        };
+        self.session.rounds.remove(&msg.round);
+        match msg.outcome {
+            Outcome::Ok => {
+                self.tables.conclude(cx, job, LoadOutcome::Loaded, Destination::Reusable, None);
+                None
+            }
+            Outcome::Failed { why, settled, landed } => {
+                self.fail(cx, job, LoadFailure::Producer(why), landed, Settled::of(settled))
+            }
+        }
+    }
+
+    /// The end of an aborted fetch. Returns why the session must end, if it must.
+    pub(crate) fn abort_ack(&mut self, cx: &mut Cx<'_>, msg: &AbortAck<'_>) -> Option<CloseReason> {
+        let aborting = self.live(msg.request, msg.round).and_then(|job| Some((job, self.aborting(job)?)));
+        let Some((job, why)) = aborting else {
+            cx.count(Count::UnknownRound);
+            return None;
+        };
+        self.session.rounds.remove(&msg.round);
+        self.fail(cx, job, why, Bits::default(), Settled::of(msg.settled))
+    }
+
+    fn fail(
+        &mut self,
+        cx: &mut Cx<'_>,
+        job: JobId,
+        why: LoadFailure,
+        landed: Bits<'_>,
+        settled: Settled,
+    ) -> Option<CloseReason> {
+        let wanted = self.tables.loads.get(&job).map_or(0, |load| load.blocks.len());
+        let landed = if landed.len() as usize == wanted { landed } else { Bits::default() };
+        let outcome = LoadOutcome::Failed { why, landed };
+        match settled {
+            Settled::Yes => {
+                self.tables.conclude(cx, job, outcome, Destination::Reusable, None);
+                None
+            }
+            Settled::No => {
+                self.tables.conclude(cx, job, outcome, Destination::Quarantined, Some(self.epoch));
+                self.session.quarantined.insert(job);
+                Some(CloseReason::Unsettled)
+            }
+        }
+    }
+
+    /// The abort of `job` was not acknowledged in time: the load fails, nothing is freed, the session ends.
+    pub(crate) fn abort_unacked(&mut self, cx: &mut Cx<'_>, job: JobId, round: Round) {
+        let Some(why) = self.aborting(job) else { return };
+        self.session.rounds.remove(&round);
+        self.fail(cx, job, why, Bits::default(), Settled::No);
+    }
+
+    /// The load of a round, if the round is live and of this request.
+    fn live(&self, request: RequestName<'_>, round: Round) -> Option<JobId> {
+        let job = *self.session.rounds.get(&round)?;
+        let load = self.tables.loads.get(&job)?;
+        (load.request.as_name() == request).then_some(job)
+    }
+
+    fn aborting(&self, job: JobId) -> Option<LoadFailure> {
+        match &self.tables.loads.get(&job)?.state {
+            LoadState::Aborting { why, .. } => Some(*why),
+            LoadState::Held { .. } | LoadState::Fetching(_) | LoadState::Quarantined { .. } => None,
+        }
+    }
+}
+
+/// Whether every WRITE of a failed fetch is known to have ended in success or never to have left.
+#[derive(Clone, Copy)]
+enum Settled {
+    Yes,
+    No,
+}
+
+impl Settled {
+    fn of(settled: bool) -> Self {
+        if settled { Self::Yes } else { Self::No }
+    }
+}
+
+/// Where a load is, for the endpoint to route its timer or its abort.
+pub(crate) enum Whereabouts {
+    Held(RequestId),
+    Fetching(crate::Epoch),
+    Aborting(crate::Epoch, Round),
+    Quarantined(crate::Epoch),
+}
+
+impl Tables {
+    pub(crate) fn whereabouts(&self, job: JobId) -> Option<Whereabouts> {
+        let load = self.loads.get(&job)?;
+        Some(match &load.state {
+            LoadState::Held { .. } => Whereabouts::Held(load.request.clone()),
+            LoadState::Fetching(fetching) => Whereabouts::Fetching(fetching.epoch),
+            LoadState::Aborting { epoch, round, .. } => Whereabouts::Aborting(*epoch, *round),
+            LoadState::Quarantined { epoch } => Whereabouts::Quarantined(*epoch),
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! Lookups: which of these blocks does the source hold?
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use kvpeer_wire::{BitsBuf, Key, KeysBuf, Lookup, LookupId, LookupResp, Msg, RequestName, Round};
+
+use super::{Asked, Consumer, Probe, RequestState, Tables};
+use crate::cx::Cx;
+use crate::deadlines::Due;
+use crate::{Count, Event, KeyBuf, LookupState, RequestId, Time};
+
+impl Tables {
+    /// What is known about a key; its first sight puts it down for the next flush.
+    pub(crate) fn lookup(&mut self, now: Time, name: RequestName<'_>, key: Key<'_>) -> LookupState {
+        let Some(request) = self.requests.get_mut(name.as_str()) else { return LookupState::Miss };
+        match request.state {
+            RequestState::Failed(_) => return LookupState::Miss,
+            RequestState::Open => {}
+        }
+        let wanted = KeyBuf::from(key);
+        match request.probes.get(&wanted) {
+            Some(Probe::Pending) => return LookupState::Pending,
+            Some(Probe::Hit { until }) if now < *until => return LookupState::Hit,
+            Some(Probe::Miss) => return LookupState::Miss,
+            Some(Probe::GaveUp) => {
+                request.probes.remove(&wanted);
+                return LookupState::Miss;
+            }
+            Some(Probe::Hit { .. }) | None => {}
+        }
+        request.probes.insert(wanted, Probe::Pending);
+        request.fresh.push(key);
+        if !self.fresh.contains(name.as_str()) {
+            self.fresh.insert(RequestId::from(name));
+        }
+        LookupState::Pending
+    }
+
+    /// Takes the keys that wait for a flush, by request.
+    pub(crate) fn take_fresh(&mut self) -> Vec<(RequestId, KeysBuf)> {
+        let ids = core::mem::take(&mut self.fresh);
+        let fresh = ids.into_iter().filter_map(|id| {
+            let request = self.requests.get_mut(&id)?;
+            Some((id, core::mem::take(&mut request.fresh)))
+        });
+        fresh.collect()
+    }
+
+    /// Keys that get no answer: a miss once, then unknown again.
+    pub(crate) fn give_up(&mut self, cx: &mut Cx<'_>, id: &RequestId, keys: &KeysBuf) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        for key in keys.as_keys().iter() {
+            if let Some(probe @ Probe::Pending) = request.probes.get_mut(&KeyBuf::from(key)) {
+                *probe = Probe::GaveUp;
+            }
+        }
+        cx.tell(Event::LookupAnswered { request: id });
+    }
+}
+
+impl Consumer<'_> {
+    /// Asks the source; the request's first lookup after a fetch opens its next round.
+    pub(crate) fn ask(&mut self, cx: &mut Cx<'_>, id: &RequestId, keys: KeysBuf) {
+        let Some(request) = self.tables.requests.get_mut(id) else { return };
+        let lookup_id = self.session.mint_lookup();
+        let round = match (request.told, request.round) {
+            (Some(epoch), Some(round)) if epoch == self.epoch => round,
+            (Some(_), _) | (None, _) => self.session.mint_round(),
+        };
+        request.round = Some(round);
+        request.told = Some(self.epoch);
+        request.open.insert(lookup_id);
+        if request.open_due.is_none() {
+            request.open_due = Some(cx.arm(cx.now + cx.config.timing.lookup, Due::Lookup(id.clone())));
+        }
+        let lookup = Lookup { lookup_id, request: id.as_name(), round, keys: keys.as_keys() };
+        self.line.send(cx, Msg::Lookup(lookup));
+        let left = keys.as_keys().len();
+        let answered = BitsBuf::zeros(u32::try_from(left).unwrap_or(u32::MAX));
+        self.session.lookups.insert(lookup_id, Asked { request: id.clone(), keys, answered, left });
+    }
+
+    /// A part of an answer. Only keys that had none before count as progress.
+    pub(crate) fn lookup_resp(&mut self, cx: &mut Cx<'_>, msg: &LookupResp<'_>) {
+        let Some(asked) = self.session.lookups.get_mut(&msg.lookup_id) else {
+            return cx.count(Count::LateLookupResp);
+        };
+        let Some(request) = self.tables.requests.get_mut(&asked.request) else { return };
+        let until = cx.now + Duration::from_millis(u64::from(msg.pin_ms)).min(cx.config.timing.pin);
+        let keys = asked.keys.as_keys();
+        let before = asked.left;
+        for (at, hit) in (msg.offset..).zip(msg.hits.iter()) {
+            let Some(key) = keys.get(at as usize) else {
+                cx.count(Count::LateLookupResp);
+                break;
+            };
+            if asked.answered.as_bits().get(at) {
+                continue;
+            }
+            asked.answered.set(at);
+            asked.left -= 1;
+            if let Some(probe @ Probe::Pending) = request.probes.get_mut(&KeyBuf::from(key)) {
+                *probe = if hit { Probe::Hit { until } } else { Probe::Miss };
+            }
+        }
+        if asked.left == before {
+            return;
+        }
+        cx.tell(Event::LookupAnswered { request: &asked.request });
+        let id = asked.request.clone();
+        if asked.left == 0 {
+            self.session.lookups.remove(&msg.lookup_id);
+            request.open.remove(&msg.lookup_id);
+        }
+        if request.open.is_empty() {
+            cx.disarm(&mut request.open_due, Due::Lookup(id));
+        } else {
+            cx.rearm(&mut request.open_due, cx.now + cx.config.timing.lookup, Due::Lookup(id));
+        }
+    }
+
+    /// A fetch is about to go, or the request ends: its lookups are closed, its answers forgotten.
+    /// Returns the round that they had opened.
+    pub(crate) fn close_round(&mut self, cx: &mut Cx<'_>, id: &RequestId) -> Option<Round> {
+        let request = self.tables.requests.get_mut(id)?;
+        for lookup in core::mem::take(&mut request.open) {
+            self.session.lookups.remove(&lookup);
+        }
+        cx.disarm(&mut request.open_due, Due::Lookup(id.clone()));
+        request.probes.clear();
+        request.fresh = KeysBuf::new();
+        self.tables.fresh.remove(id);
+        let round = request.round.take();
+        let ours = request.told.replace(self.epoch) == Some(self.epoch);
+        round.filter(|_| ours)
+    }
+
+    /// The source did not answer in time: what is open becomes a miss, once.
+    pub(crate) fn lookups_timed_out(&mut self, cx: &mut Cx<'_>, id: &RequestId) {
+        let Some(request) = self.tables.requests.get_mut(id) else { return };
+        request.open_due = None;
+        let open: Vec<LookupId> = core::mem::take(&mut request.open).into_iter().collect();
+        for lookup in open {
+            if let Some(asked) = self.session.lookups.remove(&lookup) {
+                self.tables.give_up(cx, id, &asked.keys);
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! How a round's lookups, a request or a whole session end on the producer's side.
+
+use alloc::vec::Vec;
+
+use kvpeer_wire::{Failure, Release};
+
+use super::jobs::Stage;
+use super::lookups::PIN_SIZE;
+use super::{Ending, Fetching, Holder, Pin, Producer, RoundId, Serving};
+use crate::cx::Cx;
+use crate::{CloseReason, JobId, RequestId, StoreFailure};
+
+impl Producer<'_> {
+    /// The round's fetch is here: its lookups are closed, its pins are handed over.
+    pub(super) fn close_probing(&mut self, cx: &mut Cx<'_>, id: &RoundId) -> Vec<Pin> {
+        let Some(Serving::Probing(probing)) = self.session.rounds.get_mut(id) else { return Vec::new() };
+        let pins = core::mem::take(&mut probing.pins);
+        self.session.pinned -= pins.len();
+        self.unkeep(pins.len() * PIN_SIZE);
+        self.end_lookups(cx, |of| of == id);
+        self.session.remove_round(id);
+        pins
+    }
+
+    /// Pins that nobody fetches.
+    pub(super) fn unpin(&mut self, cx: &mut Cx<'_>, pins: &[Pin]) {
+        pins.iter().for_each(|pin| self.tables.lose(cx, pin.source.job, 1, Stage::Offered, None));
+    }
+
+    /// A lookup's pins were not fetched in time.
+    pub(crate) fn pin_timed_out(&mut self, cx: &mut Cx<'_>, job: JobId, id: &RoundId) {
+        let Some(Serving::Probing(probing)) = self.session.rounds.get_mut(id) else { return };
+        let before = probing.pins.len();
+        probing.pins.retain(|pin| pin.source.job != job);
+        let gone = before - probing.pins.len();
+        let empty = probing.pins.is_empty() && probing.lookups == 0;
+        self.session.pinned -= gone;
+        self.unkeep(gone * PIN_SIZE);
+        if empty {
+            self.session.remove_round(id);
+        }
+        self.tables.close_offer(cx, job, None);
+    }
+
+    /// The consumer needs nothing more for this request. Live fetches run to their own end.
+    pub(crate) fn release(&mut self, cx: &mut Cx<'_>, msg: &Release<'_>) {
+        let request = RequestId::from(msg.request);
+        let rounds: Vec<RoundId> = self.session.rounds_of(&request).cloned().collect();
+        for id in rounds {
+            let pins = self.close_probing(cx, &id);
+            self.unpin(cx, &pins);
+        }
+        self.tables.release_pool(cx, &request, self.epoch, self.peer);
+    }
+
+    /// The session will end, but posted WRITEs may finish: nothing new is served.
+    pub(crate) fn begin_closing(&mut self, cx: &mut Cx<'_>, reason: CloseReason) {
+        self.session.closing = Some(reason);
+        self.answer_all(cx);
+        self.close_supply(cx, reason);
+        for id in self.fetches(|fetching| fetching.posted < fetching.queue.len() || fetching.waiting > 0) {
+            self.fail_going(cx, &id, Failure::Closing);
+        }
+    }
+
+    /// The session is over: what is not in flight ends now, the rest with the fence.
+    pub(crate) fn end(&mut self, cx: &mut Cx<'_>, reason: CloseReason) {
+        let reason = *self.session.closing.get_or_insert(reason);
+        self.end_lookups(cx, |_| true);
+        self.close_supply(cx, reason);
+        for id in self.fetches(|_| true) {
+            self.set_ending(cx, &id, Ending::Silent(reason));
+            self.advance(cx, &id);
+        }
+        for (seq, xfer) in &mut self.session.xfers {
+            let xfer_id = crate::XferId { epoch: self.epoch, seq: *seq };
+            cx.disarm(&mut xfer.due, crate::deadlines::Due::Write(xfer_id));
+        }
+        for id in self.fetches(|_| true) {
+            let due = crate::deadlines::Due::CancelRetry(self.epoch, id.request.clone(), id.round);
+            if let Some(fetching) = self.session.fetching(&id) {
+                cx.disarm(&mut fetching.cancel_due, due);
+            }
+        }
+    }
+
+    /// Pins and pools of this session go back to the engine.
+    fn close_supply(&mut self, cx: &mut Cx<'_>, reason: CloseReason) {
+        let probing =
+            self.session.rounds.iter().filter(|(_, serving)| matches!(serving, Serving::Probing(_)));
+        let ids: Vec<RoundId> = probing.map(|(id, _)| id.clone()).collect();
+        for id in ids {
+            let pins = self.close_probing(cx, &id);
+            self.unpin(cx, &pins);
+        }
+        let bound = self.tables.pools.iter().filter(|(_, pool)| pool.holder == Holder::Bound(self.epoch));
+        let ids: Vec<RequestId> = bound.map(|(id, _)| id.clone()).collect();
+        for id in ids {
+            self.tables.end_pool(cx, &id, Some(StoreFailure::Session(reason)), None);
+        }
+    }
+
+    fn fetches(&self, of: impl Fn(&Fetching) -> bool) -> Vec<RoundId> {
+        let live = self.session.rounds.iter().filter(|(_, serving)| match serving {
+            Serving::Fetching(fetching) => of(fetching),
+            Serving::Probing(_) => false,
+        });
+        live.map(|(id, _)| id.clone()).collect()
+    }
+}

@@ -1,0 +1,424 @@
+//! Fetches of a peer: demand meets supply.
+
+use alloc::vec::Vec;
+
+use kvpeer_wire::{
+    AbortAck, AbortFetch, Blocks, Failure, Fetch, FetchProgress, Keys, Msg, Outcome, RequestName, Round,
+    Supply, TransferDone,
+};
+
+use super::{Ending, Fetching, Pin, Producer, RoundId, Serving, Slot, Source, Told, Wanted, Writes};
+use crate::cx::Cx;
+use crate::deadlines::Due;
+use crate::key_index::KeyIndex;
+use crate::{Action, Count, RequestId, StoreFailure, XferId};
+
+/// What a fetch keeps beside what it demands, in bytes; rounded up.
+const FETCH_OVERHEAD: usize = 512;
+
+impl Producer<'_> {
+    pub(crate) fn fetch(&mut self, cx: &mut Cx<'_>, msg: &Fetch<'_>) {
+        let id = RoundId { request: RequestId::from(msg.request), round: msg.round };
+        if let Some(Serving::Fetching(_)) = self.session.rounds.get(&id) {
+            return cx.count(Count::DuplicateFetch);
+        }
+        let mut pins = self.close_probing(cx, &id);
+        let opened = match msg.supply {
+            Supply::Pinned => self.open_pinned(cx, &id, msg, &mut pins),
+            Supply::Await => self.open_await(cx, &id, msg),
+        };
+        match opened {
+            Ok(fetching) => {
+                fetching
+                    .slots
+                    .iter()
+                    .filter_map(Slot::source)
+                    .for_each(|source| self.tables.claim(cx, source.job));
+                self.unpin(cx, &pins);
+                self.begin(cx, id, fetching);
+            }
+            Err(failure) => {
+                self.unpin(cx, &pins);
+                self.refuse(cx, msg, failure);
+            }
+        }
+    }
+
+    fn refuse(&mut self, cx: &mut Cx<'_>, msg: &Fetch<'_>, why: Failure) {
+        match why {
+            Failure::Malformed => cx.count(Count::MalformedFetch),
+            Failure::Overloaded => cx.count(Count::Overloaded),
+            Failure::NoSupply
+            | Failure::SupplyTimeout
+            | Failure::ProducerFinished
+            | Failure::WriteFailed
+            | Failure::Closing
+            | Failure::NotYours
+            | Failure::Other(_) => {}
+        }
+        let landed = kvpeer_wire::BitsBuf::zeros(u32::try_from(msg.demand.len()).unwrap_or(u32::MAX));
+        let outcome = Outcome::Failed { why, settled: true, landed: landed.as_bits() };
+        self.line
+            .send(cx, Msg::TransferDone(TransferDone { request: msg.request, round: msg.round, outcome }));
+    }
+
+    /// What every fetch must pass, whatever its supply.
+    fn check_fetch(&self, cx: &Cx<'_>, id: &RoundId, msg: &Fetch<'_>) -> Result<KeyIndex, Failure> {
+        if self.session.closing.is_some() {
+            return Err(Failure::Closing);
+        }
+        if !distinct_and_below(msg.demand.blocks(), self.region.num_blocks) {
+            return Err(Failure::Malformed);
+        }
+        let index = KeyIndex::build(msg.demand.keys()).map_err(|_| Failure::Malformed)?;
+        let fits = self.admits_round(cx, id) && self.may_keep(cx, fetch_size(msg));
+        if fits { Ok(index) } else { Err(Failure::Overloaded) }
+    }
+
+    /// A fetch from this round's pins. Takes those it demands out of `pins`, or none if one is missing.
+    fn open_pinned(
+        &self,
+        cx: &Cx<'_>,
+        id: &RoundId,
+        msg: &Fetch<'_>,
+        pins: &mut Vec<Pin>,
+    ) -> Result<Fetching, Failure> {
+        let index = self.check_fetch(cx, id, msg)?;
+        let keys = msg.demand.keys();
+        let mut slots = alloc::vec![Slot::Waiting; msg.demand.len()];
+        let mut unused = Vec::new();
+        for pin in pins.iter() {
+            match index.find(keys, pin.key.as_key()).and_then(|at| slots.get_mut(at)) {
+                Some(slot @ Slot::Waiting) => *slot = Slot::Claimed(pin.source),
+                Some(_) | None => unused.push(pin.clone()),
+            }
+        }
+        if slots.contains(&Slot::Waiting) {
+            return Err(Failure::NoSupply);
+        }
+        *pins = unused;
+        Ok(Fetching::new(cx, msg, slots, None))
+    }
+
+    /// A fetch of what is, or will be, stored for the request.
+    fn open_await(&mut self, cx: &mut Cx<'_>, id: &RoundId, msg: &Fetch<'_>) -> Result<Fetching, Failure> {
+        let index = self.check_fetch(cx, id, msg)?;
+        let keys = msg.demand.keys();
+        self.tables.bind(cx, &id.request, self.epoch, self.peer)?;
+        let Some(pool) = self.tables.pools.get_mut(&id.request) else { return Err(Failure::NoSupply) };
+        let mut slots = alloc::vec![Slot::Waiting; msg.demand.len()];
+        for (slot, key) in slots.iter_mut().zip(keys.iter()) {
+            if let Some((job, block)) = pool.take(key) {
+                *slot = Slot::Claimed(Source { job, block });
+            }
+        }
+        let unmet = slots.iter().filter(|slot| **slot == Slot::Waiting).count();
+        let refusal = match unmet {
+            0 => None,
+            _ if !pool.more_comes() => Some(Failure::ProducerFinished),
+            _ if self.session.parked + unmet > cx.config.limits.parked_blocks => Some(Failure::Overloaded),
+            _ => None,
+        };
+        if let Some(failure) = refusal {
+            for (slot, key) in slots.iter().zip(keys.iter()) {
+                if let Slot::Claimed(source) = slot {
+                    pool.put(key, source.job, source.block);
+                }
+            }
+            self.tables.tend(cx, &id.request);
+            return Err(failure);
+        }
+        pool.demand.insert(id.round);
+        self.tables.tend(cx, &id.request);
+        Ok(Fetching::new(cx, msg, slots, Some(Wanted { keys: keys.to_buf(), index })))
+    }
+
+    /// A fetch that stands: its first blocks are posted, its peer hears how far it is.
+    fn begin(&mut self, cx: &mut Cx<'_>, id: RoundId, mut fetching: Fetching) {
+        self.session.parked += fetching.waiting;
+        self.keep(fetching.kept);
+        if let (Some(at), false) = (fetching.parked_due, fetching.waiting == 0) {
+            cx.arm(at, Due::Parked(self.epoch, id.request.clone(), id.round));
+        } else {
+            fetching.parked_due = None;
+        }
+        let posts = !fetching.queue.is_empty();
+        self.session.insert_round(id.clone(), Serving::Fetching(fetching));
+        if posts {
+            self.session.ready.push_back(id.clone());
+        }
+        self.post(cx);
+        if !self.advance(cx, &id) {
+            self.tell_progress(cx, &id);
+        }
+    }
+
+    /// A store for a request that is bound here meets the demand that waits for it.
+    pub(crate) fn stored(&mut self, cx: &mut Cx<'_>, request: &RequestId, job: crate::JobId, keys: Keys<'_>) {
+        self.meet(cx, request, keys);
+        self.tables.drop_unmet(cx, request, job);
+    }
+
+    /// Blocks that are offered now meet demand that waits for them.
+    fn meet(&mut self, cx: &mut Cx<'_>, request: &RequestId, keys: Keys<'_>) {
+        let Some(pool) = self.tables.pools.get_mut(request) else { return };
+        if !pool.is_bound_to(self.epoch) {
+            return;
+        }
+        let rounds: Vec<Round> = pool.demand.iter().copied().collect();
+        for round in rounds {
+            let id = RoundId { request: request.clone(), round };
+            let Some(Serving::Fetching(fetching)) = self.session.rounds.get_mut(&id) else { continue };
+            let Some(wanted) = fetching.wanted.as_ref().filter(|_| fetching.ending == Ending::Going) else {
+                continue;
+            };
+            let before = fetching.waiting;
+            let idle = fetching.posted == fetching.queue.len();
+            for key in keys.iter() {
+                let Some(at) = wanted.index.find(wanted.keys.as_keys(), key) else { continue };
+                let Some(slot @ Slot::Waiting) = fetching.slots.get_mut(at) else { continue };
+                let Some(pool) = self.tables.pools.get_mut(request) else { continue };
+                let Some((job, block)) = pool.take(key) else { continue };
+                *slot = Slot::Claimed(Source { job, block });
+                fetching.queue.push(at as u32);
+                fetching.waiting -= 1;
+                self.tables.claim(cx, job);
+            }
+            self.session.parked -= before - fetching.waiting;
+            if fetching.waiting == 0 {
+                cx.disarm(&mut fetching.parked_due, Due::Parked(self.epoch, id.request.clone(), round));
+            }
+            if idle && fetching.posted < fetching.queue.len() {
+                self.session.ready.push_back(id);
+            }
+        }
+        self.tables.tend(cx, request);
+        self.post(cx);
+    }
+
+    pub(crate) fn abort_fetch(&mut self, cx: &mut Cx<'_>, msg: &AbortFetch<'_>) {
+        let id = RoundId { request: RequestId::from(msg.request), round: msg.round };
+        let Some(fetching) = self.session.fetching(&id) else {
+            cx.count(Count::UnknownRound);
+            return self.ack(cx, msg.request, msg.round);
+        };
+        match fetching.ending {
+            Ending::Aborted => return,
+            Ending::Going | Ending::Failing(_) | Ending::Silent(_) => {}
+        }
+        self.set_ending(cx, &id, Ending::Aborted);
+        if !self.advance(cx, &id) {
+            self.cancel(cx, &id);
+        }
+    }
+
+    fn ack(&mut self, cx: &mut Cx<'_>, request: RequestName<'_>, round: Round) {
+        let settled = self.session.writes == Writes::Clean;
+        self.line.send(cx, Msg::AbortAck(AbortAck { request, round, settled }));
+    }
+
+    /// Asks the plane once more to drop what of an aborted round has not left.
+    pub(crate) fn cancel(&mut self, cx: &mut Cx<'_>, id: &RoundId) {
+        for (seq, xfer) in &self.session.xfers {
+            if xfer.id == *id {
+                cx.act(Action::Cancel { xfer: XferId { epoch: self.epoch, seq: *seq } });
+            }
+        }
+        let due = Due::CancelRetry(self.epoch, id.request.clone(), id.round);
+        let at = cx.now + cx.config.timing.cancel_retry;
+        if let Some(fetching) = self.session.fetching(id) {
+            fetching.cancel_due = Some(cx.arm(at, due));
+        }
+    }
+
+    /// Demand has waited long enough.
+    pub(crate) fn parked_timed_out(&mut self, cx: &mut Cx<'_>, id: &RoundId) {
+        if let Some(fetching) = self.session.fetching(id) {
+            fetching.parked_due = None;
+            self.fail_going(cx, id, Failure::SupplyTimeout);
+        }
+    }
+
+    /// No more supply comes for this round.
+    pub(crate) fn producer_finished(&mut self, cx: &mut Cx<'_>, request: &RequestId, round: Round) {
+        let id = RoundId { request: request.clone(), round };
+        if self.session.fetching(&id).is_some_and(|fetching| fetching.waiting > 0) {
+            self.fail_going(cx, &id, Failure::ProducerFinished);
+        }
+    }
+
+    /// A live fetch fails: nothing more of it is posted, and it ends when nothing is in flight.
+    pub(super) fn fail_going(&mut self, cx: &mut Cx<'_>, id: &RoundId, why: Failure) {
+        if self.session.fetching(id).is_some_and(|fetching| fetching.ending == Ending::Going) {
+            self.set_ending(cx, id, Ending::Failing(why));
+            self.advance(cx, id);
+        }
+    }
+
+    pub(super) fn set_ending(&mut self, cx: &mut Cx<'_>, id: &RoundId, ending: Ending) {
+        let epoch = self.epoch;
+        let Some(fetching) = self.session.fetching(id) else { return };
+        fetching.ending = ending;
+        cx.disarm(&mut fetching.parked_due, Due::Parked(epoch, id.request.clone(), id.round));
+        self.session.ready.retain(|ready| ready != id);
+    }
+
+    fn tell_progress(&mut self, cx: &mut Cx<'_>, id: &RoundId) {
+        let Some(Serving::Fetching(fetching)) = self.session.rounds.get_mut(id) else { return };
+        fetching.told = Told { at: cx.now, landed: fetching.landed };
+        let progress = FetchProgress {
+            request: id.request.as_name(),
+            round: id.round,
+            matched: count(fetching.slots.len() - fetching.waiting),
+            parked: count(fetching.waiting),
+            landed: count(fetching.landed),
+        };
+        self.line.send(cx, Msg::FetchProgress(progress));
+    }
+
+    /// Tells growth, at most once a while.
+    pub(super) fn tell_growth(&mut self, cx: &mut Cx<'_>, id: &RoundId) {
+        let grown = self.session.fetching(id).is_some_and(|fetching| {
+            fetching.ending == Ending::Going
+                && fetching.landed > fetching.told.landed
+                && cx.now.since(fetching.told.at) >= cx.config.timing.progress
+        });
+        if grown {
+            self.tell_progress(cx, id);
+        }
+    }
+
+    /// Ends a fetch that has nothing left to do. Says whether it did.
+    pub(super) fn advance(&mut self, cx: &mut Cx<'_>, id: &RoundId) -> bool {
+        let over = self.session.fetching(id).is_some_and(|fetching| {
+            let all_landed = fetching.landed == fetching.slots.len();
+            fetching.in_flight == 0 && (all_landed || fetching.ending != Ending::Going)
+        });
+        let serving = if over { self.session.remove_round(id) } else { None };
+        let Some(Serving::Fetching(mut fetching)) = serving else { return false };
+        self.session.parked -= fetching.waiting;
+        self.unkeep(fetching.kept);
+        cx.disarm(&mut fetching.parked_due, Due::Parked(self.epoch, id.request.clone(), id.round));
+        cx.disarm(&mut fetching.cancel_due, Due::CancelRetry(self.epoch, id.request.clone(), id.round));
+        self.tell_end(cx, id, &fetching);
+        self.settle_slots(cx, id, &fetching);
+        true
+    }
+
+    /// The one terminal message of a fetch.
+    fn tell_end(&mut self, cx: &mut Cx<'_>, id: &RoundId, fetching: &Fetching) {
+        let landed;
+        let outcome = match fetching.ending {
+            Ending::Going => Outcome::Ok,
+            Ending::Failing(why) => {
+                landed = fetching.landed_bits();
+                Outcome::Failed { why, settled: !fetching.errored, landed: landed.as_bits() }
+            }
+            Ending::Aborted => return self.ack(cx, id.request.as_name(), id.round),
+            Ending::Silent(_) => return,
+        };
+        let done = TransferDone { request: id.request.as_name(), round: id.round, outcome };
+        self.line.send(cx, Msg::TransferDone(done));
+    }
+
+    /// Every block of an ended fetch goes to the consumer, back to the pool, or is lost to its job.
+    fn settle_slots(&mut self, cx: &mut Cx<'_>, id: &RoundId, fetching: &Fetching) {
+        let mut given_back = kvpeer_wire::KeysBuf::new();
+        if let Some(pool) = self.tables.pools.get_mut(&id.request) {
+            pool.demand.remove(&id.round);
+        }
+        for (at, slot) in fetching.slots.iter().enumerate() {
+            let (Slot::Claimed(source) | Slot::Posted(source) | Slot::Landed(source)) = slot else {
+                continue;
+            };
+            let told = matches!(fetching.ending, Ending::Going | Ending::Failing(_));
+            if told && matches!(slot, Slot::Landed(_)) {
+                self.tables.deliver(cx, source.job);
+                continue;
+            }
+            let key = fetching.wanted.as_ref().and_then(|wanted| wanted.keys.as_keys().get(at));
+            let pool = self.tables.pools.get(&id.request);
+            let takes_back = pool.is_some_and(|pool| pool.is_bound_to(self.epoch) && pool.takes_back());
+            match key.filter(|_| takes_back && self.tables.give_back(source.job)) {
+                Some(key) => {
+                    if let Some(pool) = self.tables.pools.get_mut(&id.request) {
+                        pool.put(key, source.job, source.block);
+                    }
+                    given_back.push(key);
+                }
+                None => self.tables.unclaim(cx, source.job, self.why_lost(fetching.ending)),
+            }
+        }
+        self.meet(cx, &id.request, given_back.as_keys());
+        self.tables.tend(cx, &id.request);
+    }
+
+    pub(super) fn why_lost(&self, ending: Ending) -> Option<StoreFailure> {
+        let closing = self.session.closing.map(StoreFailure::Session);
+        match ending {
+            Ending::Aborted => closing.or(Some(StoreFailure::Aborted)),
+            Ending::Failing(Failure::WriteFailed) => Some(StoreFailure::WriteFailed),
+            Ending::Silent(reason) => Some(StoreFailure::Session(reason)),
+            Ending::Going | Ending::Failing(_) => closing,
+        }
+    }
+}
+
+impl Fetching {
+    fn new(cx: &Cx<'_>, msg: &Fetch<'_>, slots: Vec<Slot>, wanted: Option<Wanted>) -> Self {
+        let wait = core::time::Duration::from_millis(u64::from(msg.wait_ms)).min(cx.config.timing.parked);
+        let queue: Vec<u32> =
+            (0u32..).zip(&slots).filter(|(_, slot)| **slot != Slot::Waiting).map(|(at, _)| at).collect();
+        Self {
+            supply: msg.supply,
+            wanted,
+            dst: msg.demand.blocks().iter().collect(),
+            waiting: slots.len() - queue.len(),
+            slots,
+            queue,
+            posted: 0,
+            in_flight: 0,
+            landed: 0,
+            ending: Ending::Going,
+            errored: false,
+            parked_due: Some(cx.now + wait),
+            cancel_due: None,
+            told: Told { at: cx.now, landed: 0 },
+            kept: fetch_size(msg),
+        }
+    }
+
+    fn landed_bits(&self) -> kvpeer_wire::BitsBuf {
+        let mut bits = kvpeer_wire::BitsBuf::zeros(count(self.slots.len()));
+        for (at, slot) in (0u32..).zip(&self.slots) {
+            if let Slot::Landed(_) = slot {
+                bits.set(at);
+            }
+        }
+        bits
+    }
+}
+
+impl Slot {
+    pub(crate) fn source(&self) -> Option<Source> {
+        match self {
+            Slot::Claimed(source) | Slot::Posted(source) | Slot::Landed(source) => Some(*source),
+            Slot::Waiting | Slot::Lost => None,
+        }
+    }
+}
+
+fn fetch_size(msg: &Fetch<'_>) -> usize {
+    let per_block = size_of::<Slot>() + 2 * size_of::<u32>() + size_of::<(u64, u32)>();
+    msg.demand.keys().size() + msg.demand.len() * per_block + FETCH_OVERHEAD
+}
+
+fn distinct_and_below(blocks: Blocks<'_>, limit: u32) -> bool {
+    let mut sorted: Vec<u32> = blocks.iter().collect();
+    sorted.sort_unstable();
+    sorted.last().is_none_or(|last| *last < limit) && !sorted.array_windows().any(|[a, b]| a == b)
+}
+
+fn count(blocks: usize) -> u32 {
+    u32::try_from(blocks).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,284 @@
+//! Lookups of a peer, answered by the block cache, which pins what it finds.
+
+use alloc::vec::Vec;
+
+use kvpeer_wire::{Bits, BitsBuf, Lookup, LookupId, LookupResp, Msg};
+
+use super::{Asked, Fetching, Job, Offer, Origin, Pin, Probing, Producer, RoundId, Serving, Source};
+use crate::cx::Cx;
+use crate::deadlines::Due;
+use crate::key_index::KeyIndex;
+use crate::{Action, BlockIdx, Count, Event, JobId, KeyAt, KeyBuf, ProbeId, RequestId, StoreOutcome};
+
+/// What a lookup keeps beside its keys, and a pin altogether, in bytes; rounded up.
+const LOOKUP_OVERHEAD: usize = 512;
+pub(super) const PIN_SIZE: usize = 96;
+
+/// What the block cache says in one `Probed`.
+#[derive(Clone, Copy)]
+pub(crate) struct Answer<'a> {
+    pub(crate) pin: Option<JobId>,
+    pub(crate) hits: &'a [(KeyAt, BlockIdx)],
+    pub(crate) misses: &'a [KeyAt],
+}
+
+impl Producer<'_> {
+    pub(crate) fn lookup(&mut self, cx: &mut Cx<'_>, msg: &Lookup<'_>) {
+        let id = RoundId { request: RequestId::from(msg.request), round: msg.round };
+        let kept = msg.keys.size() + msg.keys.len() * size_of::<KeyAt>() + LOOKUP_OVERHEAD;
+        if let Some(refusal) = self.refuse_lookup(cx, msg, &id, kept) {
+            if let Some(what) = refusal {
+                cx.count(what);
+            }
+            return self.answer_misses(cx, msg.lookup_id, 0, msg.keys.len());
+        }
+        self.keep(kept);
+        if !self.session.rounds.contains_key(&id) {
+            self.session.insert_round(id.clone(), Serving::Probing(Probing::default()));
+        }
+        if let Some(Serving::Probing(probing)) = self.session.rounds.get_mut(&id) {
+            probing.lookups += 1;
+        }
+        let seq = self.session.mint();
+        let probe = ProbeId { epoch: self.epoch, seq };
+        let count = u32::try_from(msg.keys.len()).unwrap_or(u32::MAX);
+        let asked = Asked {
+            lookup_id: msg.lookup_id,
+            keys: msg.keys.to_buf(),
+            open: (0..count).map(KeyAt).collect(),
+            hits: BitsBuf::zeros(count),
+            told: 0,
+            pinned_at: None,
+            due: Some(cx.arm(cx.now + cx.config.timing.probe, Due::Probe(probe))),
+            retry_due: None,
+            kept,
+            id,
+        };
+        self.ask_cache(cx, probe, &asked);
+        self.session.lookups.insert(seq, asked);
+    }
+
+    /// Whether a lookup is answered with misses at once, and what that counts as.
+    fn refuse_lookup(
+        &self,
+        cx: &Cx<'_>,
+        msg: &Lookup<'_>,
+        id: &RoundId,
+        kept: usize,
+    ) -> Option<Option<Count>> {
+        let limits = &cx.config.limits;
+        let closed = matches!(self.session.rounds.get(id), Some(Serving::Fetching(_)));
+        if self.session.closing.is_some() || closed || msg.keys.is_empty() {
+            return Some(None);
+        }
+        if self.session.lookups.len() >= limits.lookups
+            || !self.admits_round(cx, id)
+            || !self.may_keep(cx, kept)
+        {
+            return Some(Some(Count::Overloaded));
+        }
+        KeyIndex::build(msg.keys).err().map(|_| Some(Count::MalformedLookup))
+    }
+
+    fn ask_cache(&self, cx: &mut Cx<'_>, probe: ProbeId, asked: &Asked) {
+        cx.act(Action::Probe {
+            probe,
+            peer: self.peer,
+            request: &asked.id.request,
+            round: asked.id.round,
+            keys: asked.keys.as_keys(),
+            open: &asked.open,
+        });
+    }
+
+    fn answer_misses(&mut self, cx: &mut Cx<'_>, lookup_id: LookupId, offset: u32, count: usize) {
+        let misses = BitsBuf::zeros(u32::try_from(count).unwrap_or(u32::MAX));
+        let resp = LookupResp { lookup_id, offset, hits: misses.as_bits(), pin_ms: 0 };
+        self.line.send(cx, Msg::LookupResp(resp));
+    }
+
+    /// The block cache answers, in full or in part. A pin always gets its one result.
+    pub(crate) fn probed(&mut self, cx: &mut Cx<'_>, seq: u64, answer: Answer<'_>) {
+        let Some(mut asked) = self.session.lookups.remove(&seq) else { return late(cx, answer.pin) };
+        let probe = ProbeId { epoch: self.epoch, seq };
+        let (hits, odd) = sound_hits(&asked, answer, cx.config.region.num_blocks);
+        let mut settled: Vec<KeyAt> = answer.hits.iter().map(|(at, _)| *at).collect();
+        settled.extend_from_slice(answer.misses);
+        settled.sort_unstable();
+        if odd {
+            cx.count(Count::BadAnswer);
+        }
+        if let Some(job) = answer.pin {
+            self.pin(cx, &mut asked, job, &hits);
+        }
+        asked.open.retain(|at| settled.binary_search(at).is_err());
+        self.tell_prefix(cx, &mut asked);
+        if asked.open.is_empty() {
+            self.end_lookup(cx, probe, asked);
+        } else {
+            if asked.retry_due.is_none() {
+                asked.retry_due = Some(cx.arm(cx.now + cx.config.timing.probe_retry, Due::ProbeRetry(probe)));
+            }
+            self.session.lookups.insert(seq, asked);
+        }
+    }
+
+    /// Puts down the pins of one answer, or gives them up at once where they have no place.
+    fn pin(&mut self, cx: &mut Cx<'_>, asked: &mut Asked, job: JobId, hits: &[(KeyAt, BlockIdx)]) {
+        if self.tables.jobs.contains_key(&job) {
+            return cx.count(Count::BadAnswer);
+        }
+        let room = self.session.pinned + hits.len() <= cx.config.limits.pinned_blocks;
+        let room = room && self.may_keep(cx, hits.len() * PIN_SIZE);
+        if !room {
+            cx.count(Count::Overloaded);
+        }
+        let Some(Serving::Probing(probing)) = self.session.rounds.get_mut(&asked.id) else {
+            return late(cx, Some(job));
+        };
+        if hits.is_empty() || !room {
+            return cx.tell(Event::StoreFinished { job, outcome: StoreOutcome::Unclaimed });
+        }
+        for (at, block) in hits {
+            let Some(key) = asked.keys.as_keys().get(at.0 as usize) else { continue };
+            asked.hits.set(at.0);
+            probing.pins.push(Pin { key: KeyBuf::from(key), source: Source { job, block: *block } });
+        }
+        let total = u32::try_from(hits.len()).unwrap_or(u32::MAX);
+        let new = Job {
+            request: asked.id.request.clone(),
+            origin: Origin::Pin(self.epoch, asked.id.round),
+            total,
+            offered: total,
+            claimed: 0,
+            delivered: 0,
+            failure: None,
+            offer: Offer::Open,
+            due: Some(cx.arm(cx.now + cx.config.timing.pin, Due::Pin(job))),
+        };
+        self.tables.jobs.insert(job, new);
+        self.session.pinned += hits.len();
+        self.keep(hits.len() * PIN_SIZE);
+        asked.pinned_at = asked.pinned_at.or(Some(cx.now));
+    }
+
+    /// Sends what is settled from the first untold key on.
+    fn tell_prefix(&mut self, cx: &mut Cx<'_>, asked: &mut Asked) {
+        let settled = match asked.open.first() {
+            Some(first) => first.0,
+            None => asked.hits.as_bits().len(),
+        };
+        if settled <= asked.told {
+            return;
+        }
+        let all = asked.hits.as_bits();
+        let whole = asked.told == 0 && settled == all.len();
+        let part = (!whole).then(|| part_of(all, asked.told, settled));
+        let hits = part.as_ref().map_or(all, BitsBuf::as_bits);
+        // An earlier hit of this lookup may have been pinned for a while.
+        let pinned_for = asked
+            .pinned_at
+            .map_or(cx.config.timing.pin, |since| cx.config.timing.pin.saturating_sub(cx.now.since(since)));
+        let pin_ms = crate::time::wire_millis(pinned_for);
+        let resp = LookupResp { lookup_id: asked.lookup_id, offset: asked.told, hits, pin_ms };
+        self.line.send(cx, Msg::LookupResp(resp));
+        asked.told = settled;
+    }
+
+    /// Pending keys are asked for again.
+    pub(crate) fn probe_again(&mut self, cx: &mut Cx<'_>, probe: ProbeId) {
+        let Some(mut asked) = self.session.lookups.remove(&probe.seq) else { return };
+        asked.retry_due = Some(cx.arm(cx.now + cx.config.timing.probe_retry, Due::ProbeRetry(probe)));
+        self.ask_cache(cx, probe, &asked);
+        self.session.lookups.insert(probe.seq, asked);
+    }
+
+    /// Keys that are still pending are misses.
+    pub(crate) fn probe_timed_out(&mut self, cx: &mut Cx<'_>, probe: ProbeId) {
+        let Some(mut asked) = self.session.lookups.remove(&probe.seq) else { return };
+        asked.due = None;
+        asked.open.clear();
+        self.tell_prefix(cx, &mut asked);
+        self.end_lookup(cx, probe, asked);
+    }
+
+    /// The lookup is answered, or its answer is not wanted any more.
+    pub(super) fn end_lookup(&mut self, cx: &mut Cx<'_>, probe: ProbeId, mut asked: Asked) {
+        cx.disarm(&mut asked.due, Due::Probe(probe));
+        cx.disarm(&mut asked.retry_due, Due::ProbeRetry(probe));
+        cx.act(Action::EndProbe { probe });
+        self.unkeep(asked.kept);
+        let empty = match self.session.rounds.get_mut(&asked.id) {
+            Some(Serving::Probing(probing)) => {
+                probing.lookups -= 1;
+                probing.lookups == 0 && probing.pins.is_empty()
+            }
+            Some(Serving::Fetching(Fetching { .. })) | None => false,
+        };
+        if empty {
+            self.session.remove_round(&asked.id);
+        }
+    }
+
+    /// Ends the lookups of one round, or of all, unanswered.
+    pub(super) fn end_lookups(&mut self, cx: &mut Cx<'_>, of: impl Fn(&RoundId) -> bool) {
+        let mine = self.session.lookups.iter().filter(|(_, asked)| of(&asked.id));
+        let seqs: Vec<u64> = mine.map(|(seq, _)| *seq).collect();
+        for seq in seqs {
+            if let Some(asked) = self.session.lookups.remove(&seq) {
+                self.end_lookup(cx, ProbeId { epoch: self.epoch, seq }, asked);
+            }
+        }
+    }
+
+    /// Answers every open lookup: what is not known is a miss.
+    pub(super) fn answer_all(&mut self, cx: &mut Cx<'_>) {
+        let seqs: Vec<u64> = self.session.lookups.keys().copied().collect();
+        for seq in seqs {
+            self.probe_timed_out_now(cx, ProbeId { epoch: self.epoch, seq });
+        }
+    }
+
+    fn probe_timed_out_now(&mut self, cx: &mut Cx<'_>, probe: ProbeId) {
+        if let Some(asked) = self.session.lookups.get_mut(&probe.seq) {
+            cx.disarm(&mut asked.due, Due::Probe(probe));
+            // Pins are given up with the session: what was a hit and is not told yet is none any more.
+            asked.hits = BitsBuf::zeros(asked.hits.as_bits().len());
+        }
+        self.probe_timed_out(cx, probe);
+    }
+}
+
+/// A pin for a lookup that is over: nobody will fetch it.
+pub(crate) fn late(cx: &mut Cx<'_>, pin: Option<JobId>) {
+    match pin {
+        Some(job) => {
+            cx.count(Count::LatePin);
+            cx.tell(Event::StoreFinished { job, outcome: StoreOutcome::Unclaimed });
+        }
+        None => cx.count(Count::StaleProbe),
+    }
+}
+
+/// The hits that make sense, and whether others were among them.
+fn sound_hits(asked: &Asked, answer: Answer<'_>, num_blocks: u32) -> (Vec<(KeyAt, BlockIdx)>, bool) {
+    let mut hits: Vec<(KeyAt, BlockIdx)> = match answer.pin {
+        Some(_) => answer.hits.to_vec(),
+        None => Vec::new(),
+    };
+    hits.retain(|(at, block)| *block < num_blocks && asked.open.binary_search(at).is_ok());
+    hits.sort_unstable();
+    hits.dedup_by_key(|(at, _)| *at);
+    let odd = hits.len() != answer.hits.len();
+    (hits, odd)
+}
+
+fn part_of(all: Bits<'_>, from: u32, to: u32) -> BitsBuf {
+    let mut part = BitsBuf::zeros(to - from);
+    for at in from..to {
+        if all.get(at) {
+            part.set(at - from);
+        }
+    }
+    part
+}
