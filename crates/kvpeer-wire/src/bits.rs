@@ -15,7 +15,12 @@ impl<'a> Bits<'a> {
     pub fn new(count: u32, bytes: &'a [u8]) -> Option<Self> {
         let spare = count % 8;
         let clean = spare == 0 || bytes.last().is_none_or(|last| last >> spare == 0);
-        (bytes.len() == bytes_for(count) && clean).then_some(Self { count, bytes })
+        (bytes.len() == Bits::bytes_for(count) && clean).then_some(Self { count, bytes })
+    }
+
+    /// The bytes that `count` bits take.
+    pub(crate) fn bytes_for(count: u32) -> usize {
+        (count as usize).div_ceil(8)
     }
 
     /// How many bits the set has, set or not.
@@ -66,7 +71,7 @@ pub struct BitsBuf {
 impl BitsBuf {
     /// `count` bits, none set.
     pub fn zeros(count: u32) -> Self {
-        Self { count, bytes: alloc::vec![0; bytes_for(count)] }
+        Self { count, bytes: alloc::vec![0; Bits::bytes_for(count)] }
     }
 
     /// Sets bit `at`; past the end nothing happens.
@@ -95,8 +100,4 @@ impl fmt::Debug for BitsBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_bits().fmt(f)
     }
-}
-
-fn bytes_for(count: u32) -> usize {
-    (count as usize).div_ceil(8)
 }

@@ -27,6 +27,14 @@ impl<'a> Blocks<'a> {
         }
     }
 
+    /// The run as it stands in a frame, when it came from one.
+    pub(crate) fn as_le_bytes(&self) -> Option<&'a [u8]> {
+        match self.0 {
+            Run::Wire(chunks) => Some(chunks.as_flattened()),
+            Run::Native(_) => None,
+        }
+    }
+
     /// How many indexes there are.
     pub fn len(&self) -> usize {
         match self.0 {

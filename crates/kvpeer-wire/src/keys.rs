@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::DecodeError;
+
 /// The longest key, in bytes.
 pub const MAX_KEY_LEN: usize = 64;
 
@@ -95,14 +97,15 @@ impl fmt::Debug for KeyBuf {
 }
 
 /// The keys of one message, borrowed; any key is reached in constant time.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Keys<'a>(Layout<'a>);
 
-#[derive(Clone, Copy)]
+/// Equal runs of keys have equal layouts, so that layouts can be compared and hashed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Layout<'a> {
-    /// All keys have one length, `bytes.len()` is a multiple of it.
+    /// All keys have one length, `bytes.len()` is a multiple of it; it is 1 when there are none.
     Uniform { key_len: u8, bytes: &'a [u8] },
-    /// `ends[i]` (little-endian) is where key `i` stops in `bytes`; key lengths were checked.
+    /// Not all keys have one length; `ends[i]` (little-endian) is where key `i` stops in `bytes`.
     Mixed { ends: &'a [[u8; 4]], bytes: &'a [u8] },
 }
 
@@ -110,26 +113,64 @@ impl<'a> Keys<'a> {
     /// No keys.
     pub const EMPTY: Keys<'static> = Keys(Layout::Uniform { key_len: 1, bytes: &[] });
 
-    /// Keys of one length; `None` when that is not 1..=64 or does not divide the run.
-    pub(crate) fn uniform(key_len: u8, bytes: &'a [u8]) -> Option<Self> {
+    /// Keys as they stand in a frame: all of length `key_len` and no ends, or, when that is 0, with an end for
+    /// each. No key may be longer than `limit` or [`MAX_KEY_LEN`] bytes.
+    pub(crate) fn from_runs(
+        key_len: u8,
+        ends: &'a [u8],
+        bytes: &'a [u8],
+        limit: u32,
+    ) -> Result<Self, DecodeError> {
+        let limit = MAX_KEY_LEN.min(limit as usize);
+        if key_len == 0 {
+            return Self::mixed(ends, bytes, limit);
+        }
         let len = usize::from(key_len);
-        let legal = (1..=MAX_KEY_LEN).contains(&len) && bytes.len().is_multiple_of(len);
-        legal.then_some(Self(Layout::Uniform { key_len, bytes }))
+        if len > limit {
+            return Err(DecodeError::KeyLength { len, limit });
+        }
+        if !ends.is_empty() {
+            return Err(DecodeError::KeyEndsUnneeded { bytes: ends.len() });
+        }
+        if !bytes.len().is_multiple_of(len) {
+            return Err(DecodeError::KeysRagged { key_len, bytes: bytes.len() });
+        }
+        Ok(Self::of_one_length(key_len, bytes))
     }
 
-    /// Keys of differing lengths; `None` unless every key has 1..=64 bytes and the last end is the run's.
-    pub(crate) fn mixed(ends: &'a [u8], bytes: &'a [u8]) -> Option<Self> {
-        let (ends, []) = ends.as_chunks::<4>() else { return None };
-        let mut start = 0usize;
-        for end in ends {
-            let end = u32::from_le_bytes(*end) as usize;
-            let len = end.checked_sub(start)?;
-            if !(1..=MAX_KEY_LEN).contains(&len) {
-                return None;
+    fn mixed(ends: &'a [u8], bytes: &'a [u8], limit: usize) -> Result<Self, DecodeError> {
+        let (ends, []) = ends.as_chunks::<4>() else {
+            return Err(DecodeError::KeyEndsRagged { bytes: ends.len() });
+        };
+        let (mut start, mut shortest, mut longest) = (0u32, u32::MAX, 0u32);
+        for (at, end) in ends.iter().enumerate() {
+            let end = u32::from_le_bytes(*end);
+            let Some(len) = end.checked_sub(start) else { return Err(DecodeError::KeyEndsFall { at, end }) };
+            if len == 0 || len as usize > limit {
+                return Err(DecodeError::KeyLength { len: len as usize, limit });
             }
-            start = end;
+            (start, shortest, longest) = (end, shortest.min(len), longest.max(len));
         }
-        (start == bytes.len()).then_some(Self(Layout::Mixed { ends, bytes }))
+        if start as usize != bytes.len() {
+            return Err(DecodeError::KeysEnd { end: start as usize, bytes: bytes.len() });
+        }
+        if shortest >= longest {
+            // A key's length fits: it is not above the limit. No keys at all have none.
+            return Ok(Self::of_one_length(longest as u8, bytes));
+        }
+        Ok(Self(Layout::Mixed { ends, bytes }))
+    }
+
+    fn of_one_length(key_len: u8, bytes: &'a [u8]) -> Self {
+        if bytes.is_empty() { Keys::EMPTY } else { Self(Layout::Uniform { key_len, bytes }) }
+    }
+
+    /// The length of all keys (0 when lengths differ), their ends (none when they do not), their bytes.
+    pub(crate) fn runs(&self) -> (u8, &'a [u8], &'a [u8]) {
+        match self.0 {
+            Layout::Uniform { key_len, bytes } => (key_len, &[], bytes),
+            Layout::Mixed { ends, bytes } => (0, ends.as_flattened(), bytes),
+        }
     }
 
     /// How many keys there are.
@@ -174,7 +215,9 @@ impl<'a> Keys<'a> {
     pub fn to_buf(&self) -> KeysBuf {
         match self.0 {
             Layout::Uniform { key_len, bytes } => KeysBuf(Owned::Uniform { key_len, bytes: bytes.to_vec() }),
-            Layout::Mixed { ends, bytes } => KeysBuf(Owned::Mixed { ends: ends.to_vec(), bytes: bytes.to_vec() }),
+            Layout::Mixed { ends, bytes } => {
+                KeysBuf(Owned::Mixed { ends: ends.to_vec(), bytes: bytes.to_vec() })
+            }
         }
     }
 
@@ -187,14 +230,6 @@ impl<'a> Keys<'a> {
     }
 }
 
-impl PartialEq for Keys<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for Keys<'_> {}
-
 impl fmt::Debug for Keys<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
@@ -205,7 +240,7 @@ impl fmt::Debug for Keys<'_> {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KeysBuf(Owned);
 
-/// A buffer is `Mixed` from its first key of another length on, so equal runs built alike are equal.
+/// As [`Layout`]: a run is `Mixed` from its first key of another length on, and no key is ever taken out.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Owned {
     Uniform { key_len: u8, bytes: Vec<u8> },
@@ -221,6 +256,9 @@ impl KeysBuf {
     /// Appends `key`; a run may have at most `u32::MAX` bytes, what goes past that is left out.
     pub fn push(&mut self, key: Key<'_>) {
         let key = key.as_bytes();
+        if u32::try_from(self.as_keys().runs().2.len() + key.len()).is_err() {
+            return;
+        }
         match &mut self.0 {
             Owned::Uniform { key_len, bytes } if bytes.is_empty() || usize::from(*key_len) == key.len() => {
                 *key_len = key.len() as u8;

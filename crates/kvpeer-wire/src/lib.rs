@@ -9,16 +9,32 @@ extern crate alloc;
 
 mod bits;
 mod blocks;
+mod codec;
+mod codes;
+mod fingerprint;
+mod frame;
 mod keys;
+mod limits;
 mod msg;
 mod names;
+mod preamble;
 
 pub use bits::{Bits, BitsBuf};
 pub use blocks::Blocks;
+pub use codec::{DecodeError, Decoded, EncodeError, Field};
+pub use codes::{
+    DisconnectReason, FIRST_SKIPPABLE_KIND, Failure, Kind, RejectCode, Supply, UnknownDisconnectReason,
+    UnknownFailure, UnknownRejectCode,
+};
+pub(crate) use fingerprint::FingerprintError;
+pub use fingerprint::{Fingerprint, FingerprintBuf};
+pub use frame::{Frame, FrameError, FrameReader, Incoming};
 pub use keys::{Key, KeyBuf, KeyError, Keys, KeysBuf, MAX_KEY_LEN};
+pub use limits::Limits;
 pub use msg::{
-    AbortAck, AbortFetch, Compat, Connect, ConnectAck, Demand, DemandError, Disconnect, DisconnectReason, Failure,
-    Fetch, FetchProgress, Fingerprint, FingerprintBuf, Kind, Lookup, LookupId, LookupResp, MAX_METADATA_LEN, Msg, Nonce,
-    Outcome, RegionInfo, Reject, RejectCode, Release, Round, Supply, TransferDone,
+    AbortAck, AbortFetch, Compat, Connect, ConnectAck, Demand, DemandError, Disconnect, Fetch, FetchProgress,
+    Lookup, LookupId, LookupResp, MAX_METADATA_LEN, Msg, Nonce, Outcome, RegionInfo, Reject, Release, Round,
+    TransferDone,
 };
 pub use names::{MAX_NAME_LEN, NameError, PeerId, PeerName, RequestId, RequestName, Text};
+pub use preamble::{MAGIC, NoCommonVersion, PREAMBLE_LEN, Preamble, PreambleError, Version};
