@@ -58,6 +58,13 @@ pub enum Event<'a> {
         /// How long the next attempt waits.
         retry_after: Option<Duration>,
     },
+    /// Somebody who says it is this peer was refused. A session with that peer, if there is one, goes on.
+    PeerRefused {
+        /// Who it says it is.
+        peer: &'a PeerId,
+        /// Why.
+        code: RejectCode,
+    },
     /// The peer of this request is gone. Told once; its lookups are answered `Miss` until the engine finishes it.
     RequestFailed {
         /// Which.

@@ -9,6 +9,7 @@ use kvpeer_wire::{Bits, KeysBuf, RequestName, Supply};
 use super::{Consumer, LoadState, Probe, Request, RequestState, Tables};
 use crate::cx::Cx;
 use crate::deadlines::Due;
+use crate::endpoint::count;
 use crate::{
     CloseReason, Destination, Epoch, Event, JobId, LoadFailure, LoadOutcome, Misuse, PeerId, RequestId,
 };
@@ -141,6 +142,17 @@ impl Consumer<'_> {
 }
 
 impl Tables {
+    /// How many deadlines of requests and loads are armed.
+    pub(crate) fn armed(&self) -> usize {
+        let requests = self.requests.values().map(|request| count(&[request.open_due]));
+        let loads = self.loads.values().map(|load| match &load.state {
+            LoadState::Held { .. } | LoadState::Quarantined { .. } => 0,
+            LoadState::Fetching(fetching) => count(&[fetching.due]),
+            LoadState::Aborting { due, .. } => count(&[*due]),
+        });
+        requests.chain(loads).sum()
+    }
+
     /// Requests that a session has heard of, and whether they wait for it.
     fn requests_of(&self, epoch: Epoch) -> Vec<(RequestId, bool)> {
         let told = self.requests.iter().filter(|(_, request)| request.told == Some(epoch));

@@ -6,15 +6,37 @@ use super::link::{Link, Ours, Phase, Right, Theirs};
 use super::{Conn, Endpoint};
 use crate::client::LoadState;
 use crate::deadlines::Due;
-use crate::{BlockIdx, Epoch, JobId, PeerId};
+use crate::{BlockIdx, Epoch, JobId, PeerId, Time};
 
 /// A structural law that does not hold: a bug of this crate.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("law broken: {0}")]
 pub struct Violation(pub &'static str);
 
-fn law(holds: bool, what: &'static str) -> Result<(), Violation> {
+pub(crate) fn law(holds: bool, what: &'static str) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation(what)) }
+}
+
+/// How many of these deadlines are armed.
+pub(crate) fn count(slots: &[Option<Time>]) -> usize {
+    slots.iter().flatten().count()
+}
+
+impl Link {
+    fn armed(&self) -> usize {
+        let phase = match &self.phase {
+            Phase::Dialing { due } | Phase::Handshaking { due, .. } | Phase::Draining { due, .. } => {
+                count(&[*due])
+            }
+            Phase::Up | Phase::Down => 0,
+        };
+        let right = match &self.right {
+            Right::Closing { due } => count(&[*due]),
+            Right::None | Right::Opening | Right::Open | Right::Unfenced => 0,
+        };
+        let pulse = count(&[self.pulse.heartbeat_due, self.pulse.dead_due, self.pulse.idle_due]);
+        phase + right + pulse + self.server.armed()
+    }
 }
 
 impl Endpoint {
@@ -30,6 +52,7 @@ impl Endpoint {
         }
         let kept: usize = self.links.values().map(|link| link.server.kept).sum();
         law(kept == self.server.kept, "bytes kept for all peers are the sum of those for each")?;
+        law(self.armed() == self.deadlines.len(), "every deadline has an owner")?;
         self.server.check(&self.deadlines, self.claims())
     }
 
@@ -175,6 +198,17 @@ impl Endpoint {
                 law(held, "a quarantined load is released by its link's fence")
             }
         }
+    }
+
+    /// How many deadlines their owners know of.
+    fn armed(&self) -> usize {
+        let strangers = self.conns.values().filter(|conn| matches!(conn, Conn::Stranger { due: Some(_) }));
+        let peers = self.peers.values().map(|record| count(&[record.wanted, record.due]));
+        strangers.count()
+            + peers.sum::<usize>()
+            + self.client.armed()
+            + self.server.armed()
+            + self.links.values().map(Link::armed).sum::<usize>()
     }
 
     /// How many blocks of each job are claimed by rounds.

@@ -9,7 +9,7 @@ use super::peers::{Work, is_awaited};
 use super::{Conn, Endpoint, Life};
 use crate::client::{Accepted, Whereabouts};
 use crate::cx::Cx;
-use crate::server::Stored;
+use crate::server::{Offered, Stored};
 use crate::{
     BlockIdx, CloseReason, Command, ConnId, Epoch, JobId, LoadFailure, Misuse, Part, PeerId, RequestId, Role,
     Sink, StoreFailure,
@@ -118,9 +118,10 @@ impl Endpoint {
         let holder = self.holder_of(request);
         let mut cx = Cx { now: self.now, config: &self.config, deadlines: &mut self.deadlines, out };
         let consumer = consumer.map(PeerId::from);
-        match self.server.store(&mut cx, job, request, keys, blocks, consumer, holder)? {
+        let offered = Offered { job, request, keys, blocks, consumer, holder };
+        match self.server.store(&mut cx, offered)? {
             Stored::Over | Stored::Parked => {}
-            Stored::Offered(epoch) => {
+            Stored::Bound(epoch) => {
                 let id = RequestId::from(request);
                 self.producer(epoch, out, |producer, cx| producer.stored(cx, &id, job, keys));
                 self.finish_drain(epoch, out);

@@ -37,7 +37,6 @@ impl Endpoint {
         })
     }
 
-
     /// Peers with a link.
     pub(super) fn live_peers(&self) -> usize {
         let mut live: Vec<&PeerId> =

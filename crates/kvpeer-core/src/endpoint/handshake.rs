@@ -235,16 +235,13 @@ impl Endpoint {
             // `CloseRight` was asked for meanwhile, and covers a right that was still opening.
             return out.count(Count::StaleEpoch);
         }
+        // What is open must be closed and fenced, even if it is of no use.
+        link.right = if metadata.is_some() { Right::Open } else { Right::None };
         let Some(metadata) = metadata.filter(|metadata| metadata.len() <= kvpeer_wire::MAX_METADATA_LEN)
         else {
-            link.right = Right::None;
-            if metadata.is_some() {
-                out.act(Action::CloseRight { epoch });
-            }
             let refused = Refused::field(RejectCode::RegistrationFailed, "right", "could not be opened", "");
             return self.reject(epoch, &refused, out);
         };
-        link.right = Right::Open;
         let Phase::Handshaking { ours, .. } = &mut link.phase else { return };
         *ours = Ours::ConnectSent;
         let config = &self.config;
@@ -362,8 +359,7 @@ impl Endpoint {
     fn reject_stranger(&mut self, conn: ConnId, peer: &PeerId, refused: &Refused, out: &mut dyn Sink) {
         out.count(Count::Rejected);
         out.act(Action::Send { conn, msg: refused.as_msg() });
-        let reason = CloseReason::RejectedByUs(refused.code);
-        out.tell(Event::PeerDown { peer, reason, retry_after: None });
+        out.tell(Event::PeerRefused { peer, code: refused.code });
         self.drop_stranger(conn, out);
     }
 

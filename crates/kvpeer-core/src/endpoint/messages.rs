@@ -22,15 +22,15 @@ impl Endpoint {
     pub(super) fn message(&mut self, conn: ConnId, msg: Msg<'_>, out: &mut dyn Sink) {
         match self.conns.get(&conn) {
             None => out.count(Count::UnknownConn),
-            Some(Conn::Stranger { .. }) => self.from_stranger(conn, &msg, out),
+            Some(Conn::Stranger { .. }) => self.stranger_says(conn, &msg, out),
             Some(Conn::Link(epoch)) => {
                 let epoch = *epoch;
-                self.from_link(epoch, &msg, out);
+                self.link_says(epoch, &msg, out);
             }
         }
     }
 
-    fn from_stranger(&mut self, conn: ConnId, msg: &Msg<'_>, out: &mut dyn Sink) {
+    fn stranger_says(&mut self, conn: ConnId, msg: &Msg<'_>, out: &mut dyn Sink) {
         match msg {
             Msg::Connect(connect) => self.introduced(conn, connect, out),
             Msg::Ping(nonce) => out.act(Action::Send { conn, msg: Msg::Pong(*nonce) }),
@@ -60,7 +60,7 @@ impl Endpoint {
         self.drop_stranger(conn, out);
     }
 
-    fn from_link(&mut self, epoch: Epoch, msg: &Msg<'_>, out: &mut dyn Sink) {
+    fn link_says(&mut self, epoch: Epoch, msg: &Msg<'_>, out: &mut dyn Sink) {
         let Some(link) = self.links.get_mut(&epoch) else { return };
         link.line.received(self.now, msg);
         match &link.phase {

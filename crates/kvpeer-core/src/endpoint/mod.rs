@@ -25,6 +25,7 @@ use crate::{
     Time, client, server,
 };
 pub use check::Violation;
+pub(crate) use check::{count, law};
 use link::Link;
 use peers::Peer;
 

@@ -55,9 +55,7 @@ impl Endpoint {
                 self.server.reap(&mut cx, &request);
             }
             Due::Pin(job) => self.pin_timed_out(job, out),
-            Due::Remembered(request) => {
-                self.server.over.remove(&request);
-            }
+            Due::Remembered(request) => self.server.memory_timed_out(&request),
             Due::Drain(epoch) => self.drain_timed_out(epoch, out),
             Due::CloseRight(epoch) => self.close_right_timed_out(epoch, out),
             Due::Heartbeat(epoch) => self.heartbeat(epoch, out),

@@ -3,12 +3,18 @@
 use super::{Producer, RoundId};
 use crate::cx::Cx;
 
+/// What a pool bound to a peer keeps beside its supply, in bytes; rounded up.
+const POOL_SIZE: usize = 512;
+
 impl Producer<'_> {
     /// Whether the caps on bytes leave room.
     pub(super) fn may_keep(&self, cx: &Cx<'_>, bytes: usize) -> bool {
         let limits = &cx.config.limits;
-        self.session.kept.saturating_add(bytes) <= limits.peer_bytes
-            && self.tables.kept.saturating_add(bytes) <= limits.total_bytes
+        let bound = self.tables.bound.get(&self.epoch).copied().unwrap_or(0);
+        let all_bound: usize = self.tables.bound.values().sum();
+        let mine = self.session.kept + bound * POOL_SIZE;
+        let all = self.tables.kept + all_bound * POOL_SIZE;
+        mine.saturating_add(bytes) <= limits.peer_bytes && all.saturating_add(bytes) <= limits.total_bytes
     }
 
     pub(super) fn keep(&mut self, bytes: usize) {

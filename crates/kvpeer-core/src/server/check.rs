@@ -4,15 +4,23 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use super::{Ending, Fetching, Holder, Origin, Serving, Session, Slot, Tables};
 use crate::deadlines::{Deadlines, Due};
+use crate::endpoint::{count, law};
 use crate::{Epoch, JobId, ProbeId, Violation, XferId};
-
-fn law(holds: bool, what: &'static str) -> Result<(), Violation> {
-    if holds { Ok(()) } else { Err(Violation(what)) }
-}
 
 impl Session {
     pub(crate) fn live_fetches(&self) -> usize {
         self.rounds.values().filter(|serving| matches!(serving, Serving::Fetching(_))).count()
+    }
+
+    /// How many deadlines of this session are armed.
+    pub(crate) fn armed(&self) -> usize {
+        let rounds = self.rounds.values().map(|serving| match serving {
+            Serving::Probing(_) => 0,
+            Serving::Fetching(fetching) => count(&[fetching.parked_due, fetching.cancel_due]),
+        });
+        let lookups = self.lookups.values().map(|asked| count(&[asked.due, asked.retry_due]));
+        let xfers = self.xfers.values().map(|xfer| count(&[xfer.due]));
+        rounds.chain(lookups).chain(xfers).sum()
     }
 
     pub(crate) fn count_claims(&self, claims: &mut BTreeMap<JobId, u32>) {
@@ -100,20 +108,27 @@ struct Totals {
 impl Fetching {
     /// demanded = waiting + claimed + in flight + landed + lost
     fn check(&self) -> Result<(), Violation> {
-        let count = |of: fn(&Slot) -> bool| self.slots.iter().filter(|slot| of(slot)).count();
-        law(count(|slot| matches!(slot, Slot::Waiting)) == self.waiting, "waiting blocks are counted")?;
-        law(count(|slot| matches!(slot, Slot::Landed(_))) == self.landed, "landed blocks are counted")?;
-        law(count(|slot| matches!(slot, Slot::Posted(_))) <= self.in_flight, "posted blocks are in flight")?;
+        let slots = |of: fn(&Slot) -> bool| self.slots.iter().filter(|slot| of(slot)).count();
+        law(slots(|slot| matches!(slot, Slot::Waiting)) == self.waiting, "waiting blocks are counted")?;
+        law(slots(|slot| matches!(slot, Slot::Landed(_))) == self.landed, "landed blocks are counted")?;
+        law(slots(|slot| matches!(slot, Slot::Posted(_))) <= self.in_flight, "posted blocks are in flight")?;
         let silent = matches!(self.ending, Ending::Silent(_));
         let over = self.in_flight == 0 && (self.ending != Ending::Going || self.landed == self.slots.len());
         law(!over, "a fetch with nothing left to do has ended")?;
-        let claimed = count(|slot| matches!(slot, Slot::Claimed(_)));
+        let claimed = slots(|slot| matches!(slot, Slot::Claimed(_)));
         law(silent || claimed >= self.queue.len() - self.posted, "the queue holds what is claimed")?;
         law(self.dst.len() == self.slots.len(), "every demanded block has a destination")
     }
 }
 
 impl Tables {
+    /// How many deadlines of jobs, pools and remembered ids are armed.
+    pub(crate) fn armed(&self) -> usize {
+        let jobs = self.jobs.values().map(|job| count(&[job.due]));
+        let pools = self.pools.values().map(|pool| count(&[pool.due]));
+        jobs.chain(pools).sum::<usize>() + self.over.len()
+    }
+
     pub(crate) fn check(&self, deadlines: &Deadlines, claims: BTreeMap<JobId, u32>) -> Result<(), Violation> {
         let mut offered: BTreeMap<JobId, u32> = BTreeMap::new();
         for (id, pool) in &self.pools {
@@ -126,9 +141,17 @@ impl Tables {
             }
             let waits = pool.holder == Holder::Unbound || pool.supplied() + pool.demand.len() == 0;
             law(pool.due().is_some() == waits, "a pool nobody uses, and only that, has a deadline")?;
-            law(!self.over.contains_key(id), "an id is either supplied or over")?;
+            law(self.over.get(id.as_str()).is_none(), "an id is either supplied or over")?;
         }
+        for (id, at) in self.over.iter() {
+            law(deadlines.contains(at, &Due::Remembered(id.clone())), "a remembered id has a deadline")?;
+        }
+        let bound = self.pools.values().filter(|pool| pool.holder != Holder::Unbound).count();
+        law(self.bound.values().sum::<usize>() == bound, "bound pools are counted")?;
         for (job, found) in &self.jobs {
+            if let Some(at) = found.due {
+                law(deadlines.contains(at, &found.due_key(*job)), "a job's deadline is armed")?;
+            }
             law(found.offered + found.claimed > 0, "a job with nothing left has its result")?;
             law(claims.get(job).copied().unwrap_or(0) == found.claimed, "claimed blocks are counted")?;
             let sum = found.offered + found.claimed + found.delivered;

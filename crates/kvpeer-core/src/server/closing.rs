@@ -6,7 +6,7 @@ use kvpeer_wire::{Failure, Release};
 
 use super::jobs::Stage;
 use super::lookups::PIN_SIZE;
-use super::{Ending, Fetching, Holder, Pin, Producer, RoundId, Serving};
+use super::{Ending, Fetching, Holder, Pin, Producer, RoundId, Serving, Slot};
 use crate::cx::Cx;
 use crate::{CloseReason, JobId, RequestId, StoreFailure};
 
@@ -70,7 +70,9 @@ impl Producer<'_> {
         self.close_supply(cx, reason);
         for id in self.fetches(|_| true) {
             self.set_ending(cx, &id, Ending::Silent(reason));
-            self.advance(cx, &id);
+            if !self.advance(cx, &id) {
+                self.lose_unread(cx, &id, reason);
+            }
         }
         for (seq, xfer) in &mut self.session.xfers {
             let xfer_id = crate::XferId { epoch: self.epoch, seq: *seq };
@@ -81,6 +83,22 @@ impl Producer<'_> {
             if let Some(fetching) = self.session.fetching(&id) {
                 cx.disarm(&mut fetching.cancel_due, due);
             }
+        }
+    }
+
+    /// What no WRITE of an ended session reads is free at once, whether or not its right can be fenced.
+    fn lose_unread(&mut self, cx: &mut Cx<'_>, id: &RoundId, reason: CloseReason) {
+        let Some(fetching) = self.session.fetching(id) else { return };
+        fetching.landed = 0;
+        let mut unread = Vec::new();
+        for slot in &mut fetching.slots {
+            if let Slot::Claimed(source) | Slot::Landed(source) = *slot {
+                *slot = Slot::Lost;
+                unread.push(source.job);
+            }
+        }
+        for job in unread {
+            self.tables.unclaim(cx, job, Some(StoreFailure::Session(reason)));
         }
     }
 

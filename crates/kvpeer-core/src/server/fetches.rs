@@ -113,11 +113,10 @@ impl Producer<'_> {
             }
         }
         let unmet = slots.iter().filter(|slot| **slot == Slot::Waiting).count();
+        let full = self.session.parked + unmet > cx.config.limits.parked_blocks;
         let refusal = match unmet {
             0 => None,
-            _ if !pool.more_comes() => Some(Failure::ProducerFinished),
-            _ if self.session.parked + unmet > cx.config.limits.parked_blocks => Some(Failure::Overloaded),
-            _ => None,
+            _ => pool.no_more_comes().or(full.then_some(Failure::Overloaded)),
         };
         if let Some(failure) = refusal {
             for (slot, key) in slots.iter().zip(keys.iter()) {
@@ -166,6 +165,7 @@ impl Producer<'_> {
             return;
         }
         let rounds: Vec<Round> = pool.demand.iter().copied().collect();
+        let mut met = Vec::new();
         for round in rounds {
             let id = RoundId { request: request.clone(), round };
             let Some(Serving::Fetching(fetching)) = self.session.rounds.get_mut(&id) else { continue };
@@ -185,15 +185,18 @@ impl Producer<'_> {
                 self.tables.claim(cx, job);
             }
             self.session.parked -= before - fetching.waiting;
-            if fetching.waiting == 0 {
-                cx.disarm(&mut fetching.parked_due, Due::Parked(self.epoch, id.request.clone(), round));
-            }
             if idle && fetching.posted < fetching.queue.len() {
-                self.session.ready.push_back(id);
+                self.session.ready.push_back(id.clone());
+            }
+            if fetching.waiting == 0 && before > 0 {
+                cx.disarm(&mut fetching.parked_due, Due::Parked(self.epoch, id.request.clone(), round));
+                met.push(id);
             }
         }
         self.tables.tend(cx, request);
         self.post(cx);
+        // From here on the consumer's patience is for the transfer, not for the supply.
+        met.iter().for_each(|id| self.tell_progress(cx, id));
     }
 
     pub(crate) fn abort_fetch(&mut self, cx: &mut Cx<'_>, msg: &AbortFetch<'_>) {

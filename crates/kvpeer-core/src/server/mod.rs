@@ -6,6 +6,7 @@ mod closing;
 mod fetches;
 mod jobs;
 mod lookups;
+mod memory;
 mod pools;
 mod writes;
 
@@ -19,17 +20,25 @@ use crate::key_index::KeyIndex;
 use crate::{BlockIdx, CloseReason, Epoch, JobId, KeyAt, KeyBuf, PeerId, RequestId, StoreFailure, Time};
 
 pub(crate) use lookups::{Answer, late};
-pub(crate) use pools::Stored;
+pub(crate) use pools::{Offered, Stored};
 
 /// What outlives sessions: store jobs, pools, and the memory of ids.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Tables {
     pub(crate) pools: BTreeMap<RequestId, Pool>,
     pub(crate) jobs: BTreeMap<JobId, Job>,
-    /// Ids whose supply is over: how a fetch of them fails, and when they are forgotten.
-    pub(crate) over: BTreeMap<RequestId, (Failure, Time)>,
+    pub(crate) over: Over,
+    /// Pools bound to each session.
+    pub(crate) bound: BTreeMap<Epoch, usize>,
     /// Bytes that all peers together make us keep.
     pub(crate) kept: usize,
+}
+
+/// Ids whose supply is over: how a fetch of them fails, and when they are forgotten.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Over {
+    by_id: BTreeMap<RequestId, (Failure, Time)>,
+    by_due: BTreeSet<(Time, RequestId)>,
 }
 
 /// What belongs to one session and ends with it.

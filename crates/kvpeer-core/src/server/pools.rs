@@ -14,6 +14,18 @@ use crate::{
     BlockIdx, Count, Epoch, Event, JobId, KeyBuf, Misuse, PeerId, RequestId, StoreFailure, StoreOutcome, Time,
 };
 
+/// A store as the engine wishes it.
+pub(crate) struct Offered<'a> {
+    pub(crate) job: JobId,
+    pub(crate) request: RequestName<'a>,
+    pub(crate) keys: Keys<'a>,
+    pub(crate) blocks: &'a [BlockIdx],
+    /// The only peer that may have it.
+    pub(crate) consumer: Option<PeerId>,
+    /// The peer that the request's supply is bound to.
+    pub(crate) holder: Option<PeerId>,
+}
+
 /// What became of a store.
 pub(crate) enum Stored {
     /// It has its result.
@@ -21,7 +33,7 @@ pub(crate) enum Stored {
     /// It waits for its consumer.
     Parked,
     /// It may meet demand of this session.
-    Offered(Epoch),
+    Bound(Epoch),
 }
 
 impl Pool {
@@ -60,9 +72,13 @@ impl Pool {
         self.holder == Holder::Bound(epoch)
     }
 
-    /// Whether unmet demand can still be met.
-    pub(super) fn more_comes(&self) -> bool {
-        self.intake == Intake::Coming
+    /// Why unmet demand cannot be met any more, if it cannot.
+    pub(super) fn no_more_comes(&self) -> Option<Failure> {
+        match self.intake {
+            Intake::Coming => None,
+            Intake::Finished => Some(Failure::ProducerFinished),
+            Intake::Released => Some(Failure::SupplyTimeout),
+        }
     }
 
     pub(super) fn takes_back(&self) -> bool {
@@ -80,16 +96,8 @@ impl Pool {
 
 impl Tables {
     /// Offers blocks, or refuses and changes nothing.
-    pub(crate) fn store(
-        &mut self,
-        cx: &mut Cx<'_>,
-        job: JobId,
-        request: RequestName<'_>,
-        keys: Keys<'_>,
-        blocks: &[BlockIdx],
-        consumer: Option<PeerId>,
-        holder: Option<PeerId>,
-    ) -> Result<Stored, Misuse> {
+    pub(crate) fn store(&mut self, cx: &mut Cx<'_>, offered: Offered<'_>) -> Result<Stored, Misuse> {
+        let Offered { job, request, keys, blocks, consumer, holder } = offered;
         check_keys(keys, blocks.len(), cx.config.limits.keys)?;
         if let Some(block) = blocks.iter().find(|block| **block >= cx.config.region.num_blocks) {
             return Err(Misuse::OutOfRange(*block));
@@ -99,7 +107,7 @@ impl Tables {
             return Err(Misuse::OtherConsumer);
         }
         let finished = pool.is_some_and(|pool| pool.intake == Intake::Finished);
-        if finished || self.over.contains_key(request.as_str()) {
+        if finished || self.over.get(request.as_str()).is_some() {
             let outcome = StoreOutcome::Failed(StoreFailure::SupplyOver);
             cx.tell(Event::StoreFinished { job, outcome });
             return Ok(Stored::Over);
@@ -122,7 +130,7 @@ impl Tables {
         let (due, stored) = match pool.holder {
             Holder::Unbound => (None, Stored::Parked),
             Holder::Bound(epoch) => {
-                (Some(cx.arm(cx.now + cx.config.timing.store, Due::Store(job))), Stored::Offered(epoch))
+                (Some(cx.arm(cx.now + cx.config.timing.store, Due::Store(job))), Stored::Bound(epoch))
             }
         };
         let total = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
@@ -188,9 +196,10 @@ impl Tables {
         epoch: Epoch,
         peer: &PeerId,
     ) -> Result<(), Failure> {
-        if let Some((failure, _)) = self.over.get(id) {
-            return Err(*failure);
+        if let Some(failure) = self.over.get(id.as_str()) {
+            return Err(failure);
         }
+        let bound = self.bound.get(&epoch).copied().unwrap_or(0);
         let pool = self.pools.entry(id.clone()).or_insert_with(|| Pool::unbound(None));
         match pool.holder {
             Holder::Bound(holder) if holder == epoch => return Ok(()),
@@ -202,8 +211,13 @@ impl Tables {
                 cx.count(Count::NotYours);
                 return Err(Failure::NotYours);
             }
+            Holder::Unbound if bound >= cx.config.limits.requests => {
+                self.tend(cx, id);
+                return Err(Failure::Overloaded);
+            }
             Holder::Unbound => pool.holder = Holder::Bound(epoch),
         }
+        self.bound.insert(epoch, bound + 1);
         cx.disarm(&mut pool.due, Due::Unbound(id.clone()));
         for job in &pool.jobs {
             if let Some(found) = self.jobs.get_mut(job) {
@@ -255,6 +269,14 @@ impl Tables {
     ) {
         let Some(mut pool) = self.pools.remove(id) else { return };
         cx.disarm(&mut pool.due, Due::Unbound(id.clone()));
+        if let Holder::Bound(epoch) = pool.holder
+            && let Some(bound) = self.bound.get_mut(&epoch)
+        {
+            *bound -= 1;
+            if *bound == 0 {
+                self.bound.remove(&epoch);
+            }
+        }
         for job in pool.jobs {
             self.close_offer(cx, job, why);
         }
@@ -271,7 +293,7 @@ impl Tables {
     ) -> Option<(Epoch, Vec<Round>)> {
         let id = RequestId::from(request);
         let Some(pool) = self.pools.get_mut(&id) else {
-            if !self.over.contains_key(&id) {
+            if self.over.get(id.as_str()).is_none() {
                 self.remember(cx, &id, Failure::ProducerFinished);
             }
             return None;
@@ -325,25 +347,6 @@ impl Tables {
         self.close_offer(cx, job, why);
         self.tend(cx, &id);
         Some(id)
-    }
-
-    fn remember(&mut self, cx: &mut Cx<'_>, id: &RequestId, failure: Failure) {
-        self.forget_over(cx, id);
-        if self.over.len() >= cx.config.limits.remembered {
-            let oldest = self.over.iter().min_by_key(|(_, (_, due))| *due).map(|(id, _)| id.clone());
-            if let Some(oldest) = oldest {
-                cx.count(Count::ForgottenEarly);
-                self.forget_over(cx, &oldest);
-            }
-        }
-        let due = cx.arm(cx.now + cx.config.timing.remembered, Due::Remembered(id.clone()));
-        self.over.insert(id.clone(), (failure, due));
-    }
-
-    pub(crate) fn forget_over(&mut self, cx: &mut Cx<'_>, id: &RequestId) {
-        if let Some((_, due)) = self.over.remove(id) {
-            cx.deadlines.disarm(due, Due::Remembered(id.clone()));
-        }
     }
 
     /// What of a store was offered to released demand only and met none of it.

@@ -101,7 +101,12 @@ impl Producer<'_> {
         let lost = match end {
             TransferEnd::Done => {
                 fetching.landed += blocks;
-                fetching.mark(&xfer, |source| Slot::Landed(source));
+                fetching.mark(&xfer, Slot::Landed);
+                None
+            }
+            // Dropped because the round is ending anyway: its blocks are as they were before.
+            TransferEnd::NotPosted if fetching.ending != Ending::Going => {
+                fetching.mark(&xfer, Slot::Claimed);
                 None
             }
             TransferEnd::NotPosted | TransferEnd::Errored => Some(Some(StoreFailure::WriteFailed)),
