@@ -10,10 +10,8 @@ use kvpeer_wire::{Disconnect, DisconnectReason, Msg, RejectCode, Text};
 
 use super::link::{Dialler, Phase, Right};
 use super::{Conn, Endpoint, Life};
-use crate::client::Consumer;
 use crate::cx::Cx;
 use crate::deadlines::Due;
-use crate::server::Producer;
 use crate::{Action, CloseReason, ConnId, Count, Epoch, Event, LoadFailure, Sink, Time};
 
 impl Endpoint {
@@ -210,8 +208,8 @@ impl Endpoint {
             }
         }
         if fenced {
-            self.producer(epoch, out, Producer::fenced);
-            self.consumer(epoch, out, Consumer::fenced);
+            self.producer(epoch, out, |producer, cx| producer.fenced(cx));
+            self.consumer(epoch, out, |consumer, cx| consumer.fenced(cx));
             if let Some(link) = self.links.get_mut(&epoch) {
                 link.right = Right::None;
             }
