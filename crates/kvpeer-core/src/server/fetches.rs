@@ -1,5 +1,6 @@
 //! Fetches of a peer: demand meets supply.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use kvpeer_wire::{
@@ -142,7 +143,7 @@ impl Producer<'_> {
             fetching.parked_due = None;
         }
         let posts = !fetching.queue.is_empty();
-        self.session.insert_round(id.clone(), Serving::Fetching(fetching));
+        self.session.insert_round(id.clone(), Serving::Fetching(Box::new(fetching)));
         if posts {
             self.session.ready.push_back(id.clone());
         }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use kvpeer_wire::{Bits, BitsBuf, Lookup, LookupId, LookupResp, Msg};
 
-use super::{Asked, Fetching, Job, Offer, Origin, Pin, Probing, Producer, RoundId, Serving, Source};
+use super::{Asked, Job, Offer, Origin, Pin, Probing, Producer, RoundId, Serving, Source};
 use crate::cx::Cx;
 use crate::deadlines::Due;
 use crate::key_index::KeyIndex;
@@ -213,7 +213,7 @@ impl Producer<'_> {
                 probing.lookups -= 1;
                 probing.lookups == 0 && probing.pins.is_empty()
             }
-            Some(Serving::Fetching(Fetching { .. })) | None => false,
+            Some(Serving::Fetching(_)) | None => false,
         };
         if empty {
             self.session.remove_round(&asked.id);

@@ -10,6 +10,7 @@ mod memory;
 mod pools;
 mod writes;
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
@@ -82,7 +83,7 @@ pub(crate) enum Serving {
     /// Lookups collect pins; no fetch has come.
     Probing(Probing),
     /// Its fetch is live.
-    Fetching(Fetching),
+    Fetching(Box<Fetching>),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
