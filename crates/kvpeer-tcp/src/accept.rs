@@ -15,6 +15,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The sockets that this node listens on.
 pub(crate) struct Listeners {
+    /// The one that was asked last comes last.
     listeners: Vec<Listener>,
     addresses: Vec<SocketAddr>,
 }
@@ -93,11 +94,13 @@ impl Listeners {
         }
     }
 
-    /// Accepts one connection from the first listener where somebody may wait.
+    /// Accepts one connection where somebody may wait, from each listener in turn.
     pub(crate) fn accept(&mut self, now: Instant) -> Accepted {
-        let Some(listener) = self.listeners.iter_mut().find(|listener| listener.state == State::Ready) else {
+        let Some(at) = self.listeners.iter().position(|listener| listener.state == State::Ready) else {
             return Accepted::Nobody;
         };
+        self.listeners.rotate_left(at + 1);
+        let Some(listener) = self.listeners.last_mut() else { return Accepted::Nobody };
         match listener.socket.accept() {
             Ok((stream, peer)) => Accepted::Stream(stream, peer),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::wire_stub::Limits;
+use kvpeer_wire::Limits;
 
 /// Configuration of a [`Tcp`](crate::Tcp).
 #[derive(Clone, Debug)]

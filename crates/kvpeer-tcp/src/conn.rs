@@ -84,4 +84,15 @@ impl Conn {
             dirty: false,
         }
     }
+
+    /// What broke the way out, for the one who ends the connection with it.
+    pub(crate) fn take_break(&mut self) -> Option<io::Error> {
+        match std::mem::replace(&mut self.outbound, Outbound::Blocked) {
+            Outbound::Broken(error) => Some(error),
+            same @ (Outbound::Open | Outbound::Blocked) => {
+                self.outbound = same;
+                None
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::wire_stub::EncodeError;
+use kvpeer_wire::EncodeError;
 
 /// The control plane could not be set up.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::wire_stub::FrameError;
+use kvpeer_wire::FrameError;
 
 use crate::source::SourceId;
 use crate::{CloseReason, DialError, Frame};
@@ -55,14 +55,15 @@ pub enum TcpEvent {
         /// Why.
         error: DialError,
     },
-    /// A message came, not decoded yet.
+    /// A frame came whole: a message, not decoded yet. Decoding may find that it is malformed, or of an unknown
+    /// kind that is skipped.
     Frame {
         /// On which connection.
         conn: ConnToken,
-        /// The message: [`Frame::decode`] it, then give it back with [`Tcp::recycle`](crate::Tcp::recycle).
+        /// [`Frame::decode`] it, then give it back with [`Tcp::recycle`](crate::Tcp::recycle).
         frame: Frame,
     },
-    /// Bytes came that complete no message, or a message of an unknown kind was skipped: the peer lives.
+    /// Bytes came in this turn, and no frame of this connection was complete: the peer lives. At most once a turn.
     Heard {
         /// On which connection.
         conn: ConnToken,

@@ -17,15 +17,11 @@ mod stats;
 mod tcp;
 mod wake;
 mod watch;
-mod wire_stub;
-
-#[derive(Debug)]
-pub struct Frame(Vec<u8>);
-impl Frame { fn into_bytes(self) -> Vec<u8> { self.0 } }
 
 pub use config::TcpConfig;
 pub use error::{CloseReason, DialError, TcpError};
 pub use event::{ConnToken, DialToken, Origin, TcpEvent};
+pub use kvpeer_wire::{Frame, FrameError, Limits};
 pub use stats::TcpStats;
 pub use tcp::Tcp;
 pub use wake::Waker;

@@ -55,9 +55,10 @@ pub struct Tcp {
     work: VecDeque<Work>,
     /// Work that has had its share since the last poll.
     later: Vec<Work>,
-    /// Bytes of one connection that were read and not handed out yet; it lies in `scratch`.
+    /// The one connection that was read and whose messages are being handed out.
     chunk: Option<Chunk>,
-    scratch: Box<[u8]>,
+    /// The memory that connections are read into, one at a time.
+    shared: Option<Vec<u8>>,
     /// Connections with something to flush.
     dirty: Vec<SourceId>,
     buffers: Buffers,
@@ -93,7 +94,7 @@ impl Tcp {
             work: VecDeque::new(),
             later: Vec::new(),
             chunk: None,
-            scratch: vec![0; read::SCRATCH_BYTES].into_boxed_slice(),
+            shared: None,
             dirty: Vec::new(),
             buffers: Buffers::default(),
             turn: 0,
@@ -176,16 +177,12 @@ impl Tcp {
     /// The next report; `None` when there is nothing more until the next poll. Reading happens here, so a
     /// driver that does not ask slows the peers down and costs no memory.
     pub fn next_event(&mut self) -> Option<TcpEvent> {
-        let event = self.next_report()?;
-        if matches!(event, TcpEvent::Frame { .. }) {
-            self.counters.frames_in += 1;
-        }
-        Some(event)
+        self.next_report()
     }
 
     /// Gives back a frame's memory. Forgetting to only costs allocations.
     pub fn recycle(&mut self, frame: Frame) {
-        self.buffers.give(frame.into_bytes());
+        self.buffers.give(frame.into_buffer());
     }
 
     /// The address at the other end of an open connection; IPv4 is reported as such also where it came in on

@@ -1,5 +1,6 @@
 //! How connections come to be: accepted, or dialled.
 
+use kvpeer_wire::Preamble;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 
@@ -75,7 +76,7 @@ impl Tcp {
         let _ = stream.set_nodelay(true);
         peer.set_ip(peer.ip().to_canonical());
         let mut conn = Conn::new(stream, peer, slot, Inbound::new(&self.config.limits));
-        conn.queue.tail(&mut self.buffers).extend_from_slice(&crate::inbound::our_preamble());
+        conn.queue.tail(&mut self.buffers).extend_from_slice(&Preamble::OURS.to_bytes());
         self.conns.insert(id, conn);
         self.mark_dirty(id);
         // What the poller said about this socket before it was known as a connection went unheard.

@@ -1,34 +1,18 @@
-//! The way in: one shared buffer is filled from one connection, and handed out as messages before the next.
+//! The way in: one connection at a time is read, and what came handed out before the next.
 
-use std::io::{self, ErrorKind, Read};
+use kvpeer_wire::Preamble;
 
 use super::Tcp;
 use super::turn::Work;
-use crate::conn::{Outbound, Share, Unreported};
-use crate::inbound::Step;
+use crate::conn::{Share, Unreported};
+use crate::inbound::{Step, Then};
 use crate::source::SourceId;
 use crate::{CloseReason, ConnToken, TcpEvent};
 
-/// How much is read from one connection before the next has its turn.
-pub(super) const SCRATCH_BYTES: usize = 64 << 10;
-
-/// What was read from one connection and not handed out yet: `scratch[start..end]`.
+/// A connection that was read, and whose messages are being handed out.
 pub(super) struct Chunk {
     pub(super) id: SourceId,
-    start: usize,
-    end: usize,
     then: Then,
-}
-
-/// What comes after a chunk.
-enum Then {
-    /// Nothing; the socket was read dry.
-    Dry,
-    /// Perhaps more.
-    More,
-    /// The peer's end of stream.
-    EndOfStream,
-    Failure(io::Error),
 }
 
 impl Tcp {
@@ -42,7 +26,7 @@ impl Tcp {
         }
     }
 
-    /// Fills the shared buffer from one connection.
+    /// Reads one share of one connection.
     pub(super) fn read(&mut self, id: SourceId) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.reading.readable = false;
@@ -50,16 +34,16 @@ impl Tcp {
             conn.reading.queued = false;
             return self.check_deaf(id);
         }
-        let (end, then) = fill(&mut conn.stream, &mut self.scratch);
-        self.counters.bytes_in += end as u64;
-        if end > 0 && conn.reading.unreported == Unreported::Nothing {
+        let (read, then) = conn.inbound.fill(&mut conn.stream, &mut self.shared);
+        self.counters.bytes_in += read as u64;
+        if read > 0 && conn.reading.unreported == Unreported::Nothing {
             conn.reading.unreported = Unreported::Bytes;
         }
         if matches!(then, Then::More) {
             conn.reading.readable = true;
             conn.reading.share = match conn.reading.share {
                 Share::Left { turn, bytes } if turn == self.turn => {
-                    Share::Left { turn, bytes: bytes.saturating_sub(end as u64) }
+                    Share::Left { turn, bytes: bytes.saturating_sub(read as u64) }
                 }
                 // Asked only of who sends much. The answer covers all that arrived before this turn's moment.
                 Share::Left { .. } | Share::Unknown => {
@@ -68,57 +52,47 @@ impl Tcp {
                 }
             };
         }
-        self.chunk = Some(Chunk { id, start: 0, end, then });
+        self.chunk = Some(Chunk { id, then });
     }
 
     /// The next report out of the chunk. At its end, what follows from how reading it ended.
     pub(super) fn next_of_chunk(&mut self) -> Option<TcpEvent> {
-        loop {
-            let chunk = self.chunk.as_mut()?;
-            let id = chunk.id;
-            let token = ConnToken::from(id);
-            let conn = self.conns.get_mut(&id)?;
-            let bytes = self.scratch.get(chunk.start..chunk.end).unwrap_or_default();
-            let (taken, step) = conn.inbound.step(bytes, &mut self.buffers);
-            chunk.start += taken;
-            match step {
-                Step::Frame(frame) => {
-                    conn.reading.unreported = Unreported::Told;
-                    return Some(TcpEvent::Frame { conn: token, frame });
-                }
-                Step::Skipped => {}
-                Step::Dry => {
-                    self.end_of_chunk();
-                    return self.news.pop_front();
-                }
-                Step::Malformed(error) => {
-                    self.counters.malformed += 1;
-                    self.deafen(id);
-                    return Some(TcpEvent::Malformed { conn: token, error });
-                }
-                Step::NoCommonVersion { ours, theirs } => {
-                    self.deafen(id);
-                    return Some(TcpEvent::NoCommonVersion { conn: token, ours, theirs });
-                }
+        let id = self.chunk.as_ref()?.id;
+        let token = ConnToken::from(id);
+        let conn = self.conns.get_mut(&id)?;
+        match conn.inbound.step(&mut self.buffers) {
+            Step::Frame(frame) => {
+                conn.reading.unreported = Unreported::Told;
+                self.counters.frames_in += 1;
+                Some(TcpEvent::Frame { conn: token, frame })
+            }
+            Step::Dry => {
+                conn.inbound.rest(&mut self.shared);
+                self.end_of_chunk();
+                self.news.pop_front()
+            }
+            Step::Malformed(error) => {
+                self.counters.malformed += 1;
+                self.deafen(id);
+                Some(TcpEvent::Malformed { conn: token, error })
+            }
+            Step::NoCommonVersion(versions) => {
+                self.deafen(id);
+                let range = |side: Preamble| (side.min().0, side.max().0);
+                let (ours, theirs) = (range(versions.ours), range(versions.theirs));
+                Some(TcpEvent::NoCommonVersion { conn: token, ours, theirs })
             }
         }
     }
 
     fn end_of_chunk(&mut self) {
-        let Some(Chunk { id, then, .. }) = self.chunk.take() else { return };
+        let Some(Chunk { id, then }) = self.chunk.take() else { return };
         let Some(conn) = self.conns.get_mut(&id) else { return };
         match then {
             Then::EndOfStream if conn.inbound.is_between_frames() => self.lose(id, CloseReason::PeerClosed),
             Then::EndOfStream => self.lose(id, CloseReason::PeerClosedInFrame),
             Then::Failure(error) => self.lose(id, CloseReason::Lost(error)),
-            Then::Dry => match std::mem::replace(&mut conn.outbound, Outbound::Open) {
-                Outbound::Broken(error) => self.lose(id, CloseReason::Lost(error)),
-                outbound @ (Outbound::Open | Outbound::Blocked) => {
-                    conn.outbound = outbound;
-                    self.end_of_share(id);
-                }
-            },
-            Then::More => self.end_of_share(id),
+            Then::Dry | Then::More => self.end_of_share(id),
         }
     }
 
@@ -131,13 +105,16 @@ impl Tcp {
             self.work.push_back(Work::Read(id));
             return;
         }
-        if reading.readable {
-            self.later.push(Work::Read(id));
-        } else {
-            reading.queued = false;
-        }
         if std::mem::take(&mut reading.unreported) == Unreported::Bytes {
             self.news.push_back(TcpEvent::Heard { conn: ConnToken::from(id) });
+        }
+        if reading.readable {
+            self.later.push(Work::Read(id));
+            return;
+        }
+        reading.queued = false;
+        if let Some(error) = conn.take_break() {
+            self.lose(id, CloseReason::Lost(error));
         }
     }
 
@@ -155,29 +132,10 @@ impl Tcp {
     /// Without reading, the only thing to notice is that the peer is gone.
     fn check_deaf(&mut self, id: SourceId) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        match std::mem::replace(&mut conn.outbound, Outbound::Open) {
-            Outbound::Broken(error) => self.lose(id, CloseReason::Lost(error)),
-            outbound @ (Outbound::Open | Outbound::Blocked) => {
-                conn.outbound = outbound;
-                if conn.hung_up {
-                    self.lose(id, CloseReason::PeerClosed);
-                }
-            }
-        }
-    }
-}
-
-/// Reads until the buffer is full, the socket is dry, or the stream has ended.
-fn fill(from: &mut impl Read, buffer: &mut [u8]) -> (usize, Then) {
-    let mut filled = 0;
-    loop {
-        let Some(free @ [_, ..]) = buffer.get_mut(filled..) else { return (filled, Then::More) };
-        match from.read(free) {
-            Ok(0) => return (filled, Then::EndOfStream),
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return (filled, Then::Dry),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return (filled, Then::Failure(error)),
+        if let Some(error) = conn.take_break() {
+            self.lose(id, CloseReason::Lost(error));
+        } else if conn.hung_up {
+            self.lose(id, CloseReason::PeerClosed);
         }
     }
 }

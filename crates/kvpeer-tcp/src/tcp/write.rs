@@ -17,7 +17,7 @@ impl Tcp {
         if matches!(conn.outbound, Outbound::Broken(_)) {
             return;
         }
-        if let Err(error) = crate::wire_stub::encode(msg, conn.queue.tail(&mut self.buffers)) {
+        if let Err(error) = msg.encode(conn.queue.tail(&mut self.buffers)) {
             return self.lose(id, CloseReason::Unsendable(error));
         }
         self.counters.frames_out += 1;

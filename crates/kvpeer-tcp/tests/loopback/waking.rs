@@ -1,0 +1,104 @@
+//! One sleep for everything: wake-ups, and descriptors of others.
+
+use std::io::{Read, Write, pipe};
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use kvpeer_tcp::TcpConfig;
+
+use crate::world::{Node, Seen};
+
+/// Far longer than any test may take: who sleeps this long was not woken.
+const LONG: Option<Duration> = Some(Duration::from_secs(600));
+
+#[test]
+fn another_thread_ends_the_sleep() {
+    let mut a = Node::new(TcpConfig::default());
+    let waker = a.tcp.waker();
+    let (work, queue) = channel();
+    let other = thread::spawn(move || {
+        for nonce in 0..1_000 {
+            work.send(nonce).expect("the queue is there");
+            waker.wake().expect("the poller is there");
+        }
+    });
+    let mut done = 0;
+    while done < 1_000 {
+        a.tcp.poll(LONG).expect("the poller works");
+        done += queue.try_iter().count();
+    }
+    other.join().expect("it ends");
+}
+
+#[test]
+fn a_wake_up_before_the_sleep_counts() {
+    let mut a = Node::new(TcpConfig::default());
+    (0..3).for_each(|_| a.tcp.waker().wake().expect("the poller is there"));
+    a.tcp.poll(LONG).expect("the poller works");
+    assert!(a.tcp.next_event().is_none());
+}
+
+#[test]
+fn a_watched_descriptor_is_reported_while_it_is_readable() {
+    let mut a = Node::new(TcpConfig::default());
+    let (mut reader, mut writer) = pipe().expect("a pipe");
+    let fd = reader.as_raw_fd();
+    a.tcp.watch(fd).expect("a pipe can be watched");
+    a.turn(Duration::ZERO);
+    assert_eq!(a.seen, []);
+    writer.write_all(b"ab").expect("there is room");
+    // Also when only a part is read, and when nothing is.
+    for said in 1..=3 {
+        a.turn(Duration::from_secs(600));
+        assert_eq!(a.seen, vec![Seen::FdReady(fd); said]);
+        if said == 1 {
+            reader.read_exact(&mut [0]).expect("readable");
+        }
+    }
+    reader.read_exact(&mut [0]).expect("readable");
+    a.turn(Duration::ZERO);
+    assert_eq!(a.seen.len(), 3, "it is empty");
+    writer.write_all(b"c").expect("there is room");
+    a.turn(Duration::from_secs(600));
+    assert_eq!(a.seen.len(), 4);
+}
+
+#[test]
+fn what_is_not_watched_any_more_is_not_reported() {
+    let mut a = Node::new(TcpConfig::default());
+    let (reader, mut writer) = pipe().expect("a pipe");
+    a.tcp.watch(reader.as_raw_fd()).expect("a pipe can be watched");
+    a.tcp.watch(reader.as_raw_fd()).expect("twice is once");
+    writer.write_all(b"a").expect("there is room");
+    // Seen by the poller, and not reported yet.
+    a.tcp.poll(LONG).expect("the poller works");
+    a.tcp.unwatch(reader.as_raw_fd());
+    a.turn(Duration::ZERO);
+    assert_eq!(a.seen, []);
+    a.tcp.watch(reader.as_raw_fd()).expect("again");
+    a.turn(Duration::ZERO);
+    assert_eq!(a.seen, [Seen::FdReady(reader.as_raw_fd())]);
+}
+
+#[test]
+fn a_descriptor_that_was_closed_while_watched_is_forgotten() {
+    let mut a = Node::new(TcpConfig::default());
+    let (reader, mut writer) = pipe().expect("a pipe");
+    let fd = reader.as_raw_fd();
+    a.tcp.watch(fd).expect("a pipe can be watched");
+    writer.write_all(b"a").expect("there is room");
+    a.turn(Duration::from_secs(600));
+    drop(reader);
+    a.turn(Duration::ZERO);
+    a.tcp.unwatch(fd);
+    assert_eq!(a.seen, [Seen::FdReady(fd)]);
+}
+
+#[test]
+fn files_cannot_be_watched() {
+    let mut a = Node::new(TcpConfig::default());
+    let file = std::fs::File::open(std::env::current_exe().expect("a path")).expect("it is readable");
+    assert!(a.tcp.watch(file.as_raw_fd()).is_err());
+}
