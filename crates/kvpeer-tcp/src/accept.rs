@@ -46,7 +46,11 @@ pub(crate) enum Accepted {
 }
 
 impl Listeners {
-    pub(crate) fn bind(wanted: &[SocketAddr], registry: &Registry, ids: &mut SourceIds) -> Result<Self, TcpError> {
+    pub(crate) fn bind(
+        wanted: &[SocketAddr],
+        registry: &Registry,
+        ids: &mut SourceIds,
+    ) -> Result<Self, TcpError> {
         let mut listeners = Vec::with_capacity(wanted.len());
         let mut addresses = Vec::with_capacity(wanted.len());
         for &address in wanted {

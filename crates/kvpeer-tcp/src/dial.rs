@@ -9,10 +9,10 @@ use std::vec;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
+use crate::DialError;
 use crate::event::DialToken;
 use crate::resolve::{Answer, AskId, Resolver};
 use crate::source::{SourceId, SourceIds};
-use crate::DialError;
 
 /// All dials under way. Each ends in exactly one [`Dialed`], or is cancelled.
 pub(crate) struct Dials {
@@ -102,7 +102,8 @@ impl Dials {
             let Some(token) = self.dials.iter().find(|(_, dial)| asked(dial)).map(|(token, _)| *token) else {
                 continue;
             };
-            let Some(Dial { deadline, stage: Stage::Resolving { host, .. } }) = self.dials.remove(&token) else {
+            let Some(Dial { deadline, stage: Stage::Resolving { host, .. } }) = self.dials.remove(&token)
+            else {
                 continue;
             };
             let ended = match addresses {
@@ -125,12 +126,15 @@ impl Dials {
     /// The poller saw something at a socket: connected, failed, or nothing yet.
     pub(crate) fn look(&mut self, id: SourceId, on: &mut Sockets<'_>) -> Option<Dialed> {
         let dial = *self.sockets.get(&id)?;
-        let Some(Dial { stage: Stage::Connecting { attempt, .. }, .. }) = self.dials.get(&dial) else { return None };
+        let Some(Dial { stage: Stage::Connecting { attempt, .. }, .. }) = self.dials.get(&dial) else {
+            return None;
+        };
         let state = connected(&attempt.stream);
         if matches!(state, Ok(Progress::Pending)) {
             return None;
         }
-        let Some(Dial { deadline, stage: Stage::Connecting { attempt, untried } }) = self.dials.remove(&dial) else {
+        let Some(Dial { deadline, stage: Stage::Connecting { attempt, untried } }) = self.dials.remove(&dial)
+        else {
             return None;
         };
         let address = attempt.address;
@@ -155,7 +159,8 @@ impl Dials {
     /// Gives up attempts whose time is over: the next address gets its turn, or the dial ends.
     pub(crate) fn expire(&mut self, on: &mut Sockets<'_>) -> Vec<Dialed> {
         let due = |dial: &Dial| dial.wakes_at() <= on.now;
-        let over: Vec<DialToken> = self.dials.iter().filter(|(_, dial)| due(dial)).map(|(token, _)| *token).collect();
+        let over: Vec<DialToken> =
+            self.dials.iter().filter(|(_, dial)| due(dial)).map(|(token, _)| *token).collect();
         over.into_iter().filter_map(|dial| self.expire_one(dial, on)).collect()
     }
 
@@ -246,5 +251,119 @@ fn split_host_port(address: &str) -> Option<(&str, u16)> {
     let (host, port) = address.rsplit_once(':')?;
     let named = (1..=253).contains(&host.len()) && !host.contains([':', '[', ']', '/', '\0']);
     let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-    (named && digits && !host.contains(char::is_whitespace)).then(|| port.parse().ok().map(|port| (host, port)))?
+    (named && digits && !host.contains(char::is_whitespace))
+        .then(|| port.parse().ok().map(|port| (host, port)))?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use mio::{Events, Poll};
+
+    use super::*;
+    use crate::wake::Waker;
+
+    #[test]
+    fn host_and_port() {
+        assert_eq!(split_host_port("node-7.example:5710"), Some(("node-7.example", 5710)));
+        assert_eq!(split_host_port("localhost:0"), Some(("localhost", 0)));
+        for bad in ["node", "node:", ":1", "node:+1", "node:1:2", "::1:1", "[::1]:x", "a b:1", "node:65536"] {
+            assert_eq!(split_host_port(bad), None, "{bad}");
+        }
+    }
+
+    /// With the right port chosen, TCP connects a socket to itself.
+    #[test]
+    fn a_socket_that_is_connected_to_itself_is_no_connection() {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, getsockname, socket};
+        let alone = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        bind(&alone, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+        let address: SocketAddr = getsockname(&alone).expect("bound").try_into().expect("an IP address");
+        connect(&alone, &address).expect("nobody else is there");
+        let stream = TcpStream::from_std(alone.into());
+        assert!(matches!(connected(&stream), Ok(Progress::ToItself)));
+    }
+
+    struct World {
+        poll: Poll,
+        ids: SourceIds,
+        dials: Dials,
+    }
+
+    impl World {
+        fn new(timeout: Duration) -> Self {
+            let poll = Poll::new().expect("a poller");
+            let ids = SourceIds::new();
+            let waker = Waker::new(poll.registry(), Token(SourceIds::WAKER.0)).expect("a waker");
+            Self { poll, ids, dials: Dials::new(timeout, Resolver::new(1, waker)) }
+        }
+
+        /// As if a name had these addresses; time passes only where a step says so.
+        fn dial(&mut self, addresses: Vec<SocketAddr>, mut now: Instant, step: Duration) -> Dialed {
+            let deadline = now + self.dials.timeout;
+            let on = &mut Sockets { registry: self.poll.registry(), ids: &mut self.ids, now };
+            let mut ended = self.dials.try_addresses(DialToken(1), deadline, addresses.into_iter(), None, on);
+            let mut events = Events::with_capacity(8);
+            while ended.is_none() {
+                self.poll.poll(&mut events, Some(Duration::from_millis(1))).expect("the poller works");
+                let on = &mut Sockets { registry: self.poll.registry(), ids: &mut self.ids, now };
+                ended = events.iter().find_map(|event| self.dials.look(SourceId(event.token().0), on));
+                now += step;
+                let on = &mut Sockets { registry: self.poll.registry(), ids: &mut self.ids, now };
+                ended = ended.or_else(|| self.dials.expire(on).pop());
+            }
+            ended.expect("the loop ends with it")
+        }
+    }
+
+    fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        (listener, address)
+    }
+
+    #[test]
+    fn addresses_that_refuse_give_way_to_the_next() {
+        let refusing = listener().1;
+        let (_listener, good) = listener();
+        let mut world = World::new(Duration::from_secs(10));
+        let ended = world.dial(vec![refusing, refusing, good], Instant::now(), Duration::ZERO);
+        assert_eq!(ended.end.ok().map(|link| link.peer), Some(good));
+        assert!(world.dials.dials.is_empty() && world.dials.sockets.is_empty());
+    }
+
+    #[test]
+    fn the_last_refusal_is_the_dials() {
+        let (first, second) = (listener().1, listener().1);
+        let mut world = World::new(Duration::from_secs(10));
+        let ended = world.dial(vec![first, second], Instant::now(), Duration::ZERO);
+        assert!(matches!(ended.end, Err(DialError::Connect { address, .. }) if address == second));
+    }
+
+    /// Of ten seconds each of two addresses has five; the steps of the clock are one second.
+    #[test]
+    fn silent_addresses_share_the_time() {
+        let (full, silent) = full_listener();
+        let filler = std::net::TcpStream::connect(silent).expect("the first is taken");
+        let (_listener, good) = listener();
+        let start = Instant::now();
+        let mut world = World::new(Duration::from_secs(10));
+        let ended = world.dial(vec![silent, good], start, Duration::from_secs(1));
+        assert_eq!(ended.end.ok().map(|link| link.peer), Some(good));
+
+        let ended = world.dial(vec![silent, silent], start, Duration::from_secs(1));
+        assert!(matches!(ended.end, Err(DialError::TimedOut)));
+        drop((full, filler));
+    }
+
+    /// A listener with room for one connection that nobody accepts: it answers no further SYN.
+    fn full_listener() -> (rustix::fd::OwnedFd, SocketAddr) {
+        use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+        let full = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        bind(&full, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+        listen(&full, 0).expect("a listener");
+        let address = getsockname(&full).expect("bound").try_into().expect("an IP address");
+        (full, address)
+    }
 }

@@ -9,7 +9,9 @@ use kvpeer_wire::EncodeError;
 #[derive(Debug, thiserror::Error)]
 pub enum TcpError {
     /// An address to listen at is not to be had.
-    #[error("cannot listen at {address}: {source}; choose a free port, or port 0, and an address of this machine")]
+    #[error(
+        "cannot listen at {address}: {source}; choose a free port, or port 0, and an address of this machine"
+    )]
     Listen {
         /// As configured.
         address: SocketAddr,

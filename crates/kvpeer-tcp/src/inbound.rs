@@ -111,6 +111,22 @@ impl Inbound {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn unread(&self) -> usize {
+        match self {
+            Self::Stranger(reader) | Self::Trusted(reader) => reader.unread(),
+            Self::Deaf => 0,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn holds_memory(&self) -> bool {
+        match self {
+            Self::Stranger(reader) | Self::Trusted(reader) => reader.has_buffer(),
+            Self::Deaf => false,
+        }
+    }
+
     /// Gives memory back that is not needed between two reads.
     pub(crate) fn rest(&mut self, shared: &mut Option<Vec<u8>>) {
         match self {

@@ -71,7 +71,8 @@ impl Resolver {
             let (answer, waker) = (self.answer.clone(), self.waker.clone());
             let thread = thread::Builder::new().name("kvpeer-resolve".into());
             let started = thread.spawn(move || {
-                let addresses = (question.host.as_str(), question.port).to_socket_addrs().map(Iterator::collect);
+                let addresses =
+                    (question.host.as_str(), question.port).to_socket_addrs().map(Iterator::collect);
                 deliver(&answer, &waker, Answer { ask, addresses });
             });
             if let Err(error) = started {

@@ -3,6 +3,8 @@
 mod close;
 mod open;
 mod read;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod write;
 

@@ -123,7 +123,8 @@ impl Tcp {
         let chunk = self.chunk.take();
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.inbound.deafen();
-            conn.hung_up |= chunk.is_some_and(|chunk| matches!(chunk.then, Then::EndOfStream | Then::Failure(_)));
+            conn.hung_up |=
+                chunk.is_some_and(|chunk| matches!(chunk.then, Then::EndOfStream | Then::Failure(_)));
             conn.reading.queued = false;
             self.want_read(id);
         }

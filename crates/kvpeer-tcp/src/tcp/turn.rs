@@ -39,11 +39,13 @@ impl Tcp {
 
     /// How long this poll may sleep.
     fn patience(&self, timeout: Option<Duration>) -> Option<Duration> {
-        let busy = self.chunk.is_some() || !self.work.is_empty() || !self.news.is_empty() || !self.dialed.is_empty();
+        let busy =
+            self.chunk.is_some() || !self.work.is_empty() || !self.news.is_empty() || !self.dialed.is_empty();
         if busy {
             return Some(Duration::ZERO);
         }
-        let deadlines = [self.dials.next_deadline(), self.listeners.next_deadline(), self.closings.next_deadline()];
+        let deadlines =
+            [self.dials.next_deadline(), self.listeners.next_deadline(), self.closings.next_deadline()];
         let now = Instant::now();
         let own = deadlines.into_iter().flatten().min().map(|at| at.saturating_duration_since(now));
         own.into_iter().chain(timeout).min()

@@ -16,7 +16,9 @@ fn messages_of_every_kind_arrive_both_ways_in_order() {
         a.send(at_a, msgs);
         b.send(at_b, msgs);
         let count = msgs.len();
-        pump("messages", &mut [&mut a, &mut b], |n| n[0].msgs(at_a).len() == count && n[1].msgs(at_b).len() == count);
+        pump("messages", &mut [&mut a, &mut b], |n| {
+            n[0].msgs(at_a).len() == count && n[1].msgs(at_b).len() == count
+        });
         assert_eq!(a.msgs(at_a), debug(msgs));
         assert_eq!(b.msgs(at_b), debug(msgs));
     });
@@ -71,10 +73,13 @@ fn a_port_where_nobody_listens_refuses() {
 #[test]
 fn what_is_no_address_says_how_to_write_one() {
     let mut a = Node::new(TcpConfig::default());
-    for (dial, address) in (1..).zip(["", "host", "host:", ":5710", "host:port", "host:70000", "::1:5710", "[::1]", "a b:1"]) {
+    for (dial, address) in
+        (1..).zip(["", "host", "host:", ":5710", "host:port", "host:70000", "::1:5710", "[::1]", "a b:1"])
+    {
         a.tcp.dial(DialToken(dial), address);
         a.turn(Duration::ZERO);
-        let expected = format!("{address:?} is no address to dial; write host:port, IPv6 addresses as [address]:port");
+        let expected =
+            format!("{address:?} is no address to dial; write host:port, IPv6 addresses as [address]:port");
         assert_eq!(a.dial_failed(dial), Some(&*expected));
     }
 }
@@ -130,7 +135,9 @@ fn nothing_is_reported_of_a_cancelled_dial() {
     a.tcp.poll(Some(Duration::from_secs(20))).expect("the poller works");
     (1..=4).for_each(|dial| a.tcp.cancel_dial(DialToken(dial)));
     a.tcp.cancel_dial(DialToken(99));
-    b.turn_until("the end of what was connected", |b| b.accepted().first().is_some_and(|c| b.disconnected(*c).is_some()));
+    b.turn_until("the end of what was connected", |b| {
+        b.accepted().first().is_some_and(|c| b.disconnected(*c).is_some())
+    });
     a.turn(Duration::ZERO);
     assert_eq!(a.seen, []);
     assert_eq!(a.tcp.stats().open, 0);

@@ -1,9 +1,10 @@
 //! One message of every kind.
 
 use kvpeer_wire::{
-    AbortAck, AbortFetch, BitsBuf, Blocks, Compat, Connect, ConnectAck, Demand, Disconnect, DisconnectReason, Failure,
-    Fetch, FetchProgress, FingerprintBuf, Key, KeysBuf, Lookup, LookupId, LookupResp, Msg, Nonce, Outcome, PeerName,
-    RegionInfo, Reject, RejectCode, Release, RequestName, Round, Supply, Text, TransferDone,
+    AbortAck, AbortFetch, BitsBuf, Blocks, Compat, Connect, ConnectAck, Demand, Disconnect, DisconnectReason,
+    Failure, Fetch, FetchProgress, FingerprintBuf, Key, KeysBuf, Lookup, LookupId, LookupResp, Msg, Nonce,
+    Outcome, PeerName, RegionInfo, Reject, RejectCode, Release, RequestName, Round, Supply, Text,
+    TransferDone,
 };
 
 pub(crate) fn ping(nonce: u64) -> Msg<'static> {
@@ -20,7 +21,8 @@ pub(crate) fn goodbye(detail: &str) -> Msg<'_> {
 }
 
 pub(crate) fn with_fetch<R>(keys: u32, then: impl FnOnce(Msg<'_>) -> R) -> R {
-    let names: Vec<[u8; 36]> = (0..keys).map(|at| std::array::from_fn(|byte| (at as usize + byte) as u8)).collect();
+    let names: Vec<[u8; 36]> =
+        (0..keys).map(|at| std::array::from_fn(|byte| (at as usize + byte) as u8)).collect();
     let keys: KeysBuf = names.iter().map(|name| Key::new(name).expect("36 bytes")).collect();
     let blocks: Vec<u32> = (0..names.len() as u32).rev().collect();
     let demand = Demand::new(keys.as_keys(), Blocks::new(&blocks)).expect("as many");
@@ -31,7 +33,8 @@ pub(crate) fn with_fetch<R>(keys: u32, then: impl FnOnce(Msg<'_>) -> R) -> R {
 pub(crate) fn with_every_kind<R>(then: impl FnOnce(&[Msg<'_>]) -> R) -> R {
     let mut fingerprint = FingerprintBuf::new();
     fingerprint.push("model", "toy").expect("short");
-    let keys: KeysBuf = [&b"one"[..], b"three"].map(|key| Key::new(key).expect("a key")).into_iter().collect();
+    let keys: KeysBuf =
+        [&b"one"[..], b"three"].map(|key| Key::new(key).expect("a key")).into_iter().collect();
     let mut bits = BitsBuf::zeros(11);
     bits.set(3);
     bits.set(10);

@@ -35,7 +35,11 @@ fn a_peer_that_never_reads_ends_its_connection_and_no_other() {
     assert_eq!(b.tcp.stats().send_queue_overflows, 1);
     // Nothing follows the end.
     let end = b.seen.iter().position(|seen| matches!(seen, Seen::Disconnected(..))).expect("seen");
-    assert!(!b.seen[end + 1..].iter().any(|seen| matches!(seen, Seen::Heard(c) | Seen::Msg(c, _) if *c == at_deaf)));
+    assert!(
+        !b.seen[end + 1..]
+            .iter()
+            .any(|seen| matches!(seen, Seen::Heard(c) | Seen::Msg(c, _) if *c == at_deaf))
+    );
 }
 
 #[test]
@@ -74,7 +78,9 @@ fn messages_leave_when_the_turn_ends() {
 #[test]
 fn the_last_words_of_a_peer_that_is_gone_are_heard_before_its_end() {
     let (mut a, at_a, mut b, at_b) = pair();
-    pump("quiet", &mut [&mut a, &mut b], |n| n[0].tcp.stats().bytes_in == 8 && n[1].tcp.stats().bytes_in == 8);
+    pump("quiet", &mut [&mut a, &mut b], |n| {
+        n[0].tcp.stats().bytes_in == 8 && n[1].tcp.stats().bytes_in == 8
+    });
     a.send(at_a, &[goodbye("so long")]);
     a.tcp.flush();
     drop(a);

@@ -88,39 +88,63 @@ impl Node {
     }
 
     pub(crate) fn msgs(&self, of: ConnToken) -> Vec<&str> {
-        let msg = |seen| if let &Seen::Msg(conn, ref text) = seen { (conn == of).then_some(&**text) } else { None };
+        let msg =
+            |seen| if let &Seen::Msg(conn, ref text) = seen { (conn == of).then_some(&**text) } else { None };
         self.seen.iter().filter_map(msg).collect()
     }
 
     pub(crate) fn accepted(&self) -> Vec<ConnToken> {
-        self.seen.iter().filter_map(|seen| if let Seen::Accepted(conn) = seen { Some(*conn) } else { None }).collect()
+        self.seen
+            .iter()
+            .filter_map(|seen| if let Seen::Accepted(conn) = seen { Some(*conn) } else { None })
+            .collect()
     }
 
     pub(crate) fn dialed(&self, of: u32) -> Option<ConnToken> {
-        self.seen.iter().find_map(|seen| match seen {
-            Seen::Dialed(conn, dial) if *dial == DialToken(of) => Some(*conn),
-            _ => None,
+        self.seen.iter().find_map(|seen| {
+            if let Seen::Dialed(conn, dial) = seen
+                && *dial == DialToken(of)
+            {
+                Some(*conn)
+            } else {
+                None
+            }
         })
     }
 
     pub(crate) fn dial_failed(&self, of: u32) -> Option<&str> {
-        self.seen.iter().find_map(|seen| match seen {
-            Seen::DialFailed(dial, why) if *dial == DialToken(of) => Some(&**why),
-            _ => None,
+        self.seen.iter().find_map(|seen| {
+            if let Seen::DialFailed(dial, why) = seen
+                && *dial == DialToken(of)
+            {
+                Some(&**why)
+            } else {
+                None
+            }
         })
     }
 
     pub(crate) fn disconnected(&self, of: ConnToken) -> Option<&str> {
-        self.seen.iter().find_map(|seen| match seen {
-            Seen::Disconnected(conn, why) if *conn == of => Some(&**why),
-            _ => None,
+        self.seen.iter().find_map(|seen| {
+            if let Seen::Disconnected(conn, why) = seen
+                && *conn == of
+            {
+                Some(&**why)
+            } else {
+                None
+            }
         })
     }
 
     pub(crate) fn malformed(&self, of: ConnToken) -> Option<&str> {
-        self.seen.iter().find_map(|seen| match seen {
-            Seen::Malformed(conn, why) if *conn == of => Some(&**why),
-            _ => None,
+        self.seen.iter().find_map(|seen| {
+            if let Seen::Malformed(conn, why) = seen
+                && *conn == of
+            {
+                Some(&**why)
+            } else {
+                None
+            }
         })
     }
 
@@ -137,7 +161,11 @@ pub(crate) fn listening() -> TcpConfig {
 pub(crate) fn pump(what: &str, nodes: &mut [&mut Node], mut done: impl FnMut(&mut [&mut Node]) -> bool) {
     let begun = Instant::now();
     while !done(nodes) {
-        assert!(begun.elapsed() < GUARD, "no {what}; seen: {:?}", nodes.iter().map(|n| &n.seen).collect::<Vec<_>>());
+        assert!(
+            begun.elapsed() < GUARD,
+            "no {what}; seen: {:?}",
+            nodes.iter().map(|n| &n.seen).collect::<Vec<_>>()
+        );
         nodes.iter_mut().for_each(|node| node.turn(Duration::from_millis(1)));
     }
 }
