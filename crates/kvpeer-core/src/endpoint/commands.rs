@@ -7,7 +7,7 @@ use kvpeer_wire::{Keys, PeerName, RequestName};
 
 use super::peers::{Work, is_awaited};
 use super::{Conn, Endpoint, Life};
-use crate::client::{Accepted, Whereabouts};
+use crate::client::{Accepted, RequestState, Whereabouts};
 use crate::cx::Cx;
 use crate::server::{Offered, Stored};
 use crate::{
@@ -148,7 +148,7 @@ impl Endpoint {
     fn finish_consuming(&mut self, id: &RequestId, out: &mut dyn Sink) -> bool {
         let Some(found) = self.client.requests.get(id) else { return false };
         let (source, address) = (found.source.clone(), found.address.clone());
-        let (supply, told) = (found.supply, found.told);
+        let (supply, told, state) = (found.supply, found.told, found.state);
         for job in found.loads.iter().copied().collect::<Vec<_>>() {
             self.stop(job, out);
         }
@@ -161,11 +161,10 @@ impl Endpoint {
         self.client.fresh.remove(id);
         self.client.requests.remove(id);
         let up = self.up_link(&source);
-        if is_awaited(supply) || (told.is_some() && told == up) {
-            let running = self.life == Life::Running;
-            if up.is_some() || running {
-                self.dispatch(&source, &address, Work::Release(id.clone()), out);
-            }
+        // Of a request whose session is gone nothing is left at the source.
+        let awaited = is_awaited(supply) && state == RequestState::Open;
+        if awaited || (told.is_some() && told == up) {
+            self.dispatch(&source, &address, Work::Release(id.clone()), out);
         }
         true
     }

@@ -15,6 +15,9 @@ impl Endpoint {
         if let Some(epoch) = self.up_link(peer) {
             return self.perform(epoch, work, out);
         }
+        if self.life != Life::Running {
+            return self.fail_work(work, LoadFailure::Session(CloseReason::Shutdown), out);
+        }
         let draining = self.draining(peer);
         let bytes = self.held_bytes(&work);
         let limits = &self.config.limits;
@@ -61,7 +64,8 @@ impl Endpoint {
             return cx.rearm(&mut record.due, until, Due::Redial(peer.clone()));
         }
         if full {
-            return self.give_up(peer, CloseReason::TooManyPeers, out);
+            self.give_up(peer, CloseReason::TooManyPeers, out);
+            return self.retire(peer, out);
         }
         // A peer that only ever dialled us has no address; its own dial may still come.
         let Some(address) = record.address.clone() else { return };
@@ -135,12 +139,17 @@ impl Endpoint {
         });
     }
 
-    /// After the end of a link: dial again if work waits, else keep the record of the peer only for a while.
+    /// After the end of a link: dial again if work waits, else the peer may be forgotten.
     pub(super) fn reconsider(&mut self, peer: &PeerId, out: &mut dyn Sink) {
         if self.has_live_link(peer) {
             return;
         }
         self.reach(peer, out);
+        self.retire(peer, out);
+    }
+
+    /// Keeps the record of a peer that has no link and no work only for a while.
+    fn retire(&mut self, peer: &PeerId, out: &mut dyn Sink) {
         let known = self.links.values().any(|link| link.peer == *peer);
         let crowded = self.peers.len() > self.config.limits.peers.saturating_mul(4);
         let Some(record) = self.peers.get_mut(peer) else { return };

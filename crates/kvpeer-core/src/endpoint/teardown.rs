@@ -133,7 +133,7 @@ impl Endpoint {
         } else if !was_session && dialled && reason != CloseReason::Duplicate {
             record.patience.refused(now, redial, Duration::ZERO);
         }
-        if reason != CloseReason::Duplicate {
+        if reason != CloseReason::Duplicate && (was_session || dialled) {
             record.last_end = Some(reason);
         }
         let wait = record.patience.until.since(now);

@@ -374,7 +374,6 @@ impl Fetching {
         let queue: Vec<u32> =
             (0u32..).zip(&slots).filter(|(_, slot)| **slot != Slot::Waiting).map(|(at, _)| at).collect();
         Self {
-            supply: msg.supply,
             wanted,
             dst: msg.demand.blocks().iter().collect(),
             waiting: slots.len() - queue.len(),

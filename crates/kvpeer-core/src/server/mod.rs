@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use kvpeer_wire::{BitsBuf, Failure, KeysBuf, LookupId, RegionInfo, Round, Supply};
+use kvpeer_wire::{BitsBuf, Failure, KeysBuf, LookupId, RegionInfo, Round};
 
 use crate::cx::Line;
 use crate::key_index::KeyIndex;
@@ -109,7 +109,6 @@ pub(crate) struct Source {
 /// A live fetch. At any time: demanded = waiting + claimed + in flight + landed + lost.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Fetching {
-    supply: Supply,
     /// What an `await` fetch wants: its supply may come later, or go back to the pool.
     wanted: Option<Wanted>,
     dst: Vec<BlockIdx>,
