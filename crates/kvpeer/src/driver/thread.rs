@@ -1,0 +1,89 @@
+//! A node on a thread of its own.
+
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use kvpeer_core::Command;
+
+use crate::node::Node;
+
+/// Something to do on the node's thread.
+pub(super) type Job = Box<dyn FnOnce(&mut Context) + Send>;
+
+/// Jobs between two turns.
+const JOBS: usize = 64;
+
+/// After the deadline of a shutdown: how long rights may still take to close, beyond the endpoint's own timer.
+const CLOSE_GRACE: Duration = Duration::from_secs(2);
+
+/// How long a node may take that nobody holds any more: enough to say goodbye and to close its rights.
+const DROPPED: Duration = Duration::from_secs(1);
+
+/// What jobs can reach.
+pub(super) struct Context {
+    pub(super) node: Node,
+    end: Option<End>,
+}
+
+/// The node is shutting down.
+#[derive(Clone, Copy)]
+struct End {
+    /// When the thread ends in any case.
+    by: Instant,
+}
+
+/// The thread: calls, what has arrived, what is due; asleep in between. Ends with the node.
+pub(super) fn run(node: Node, jobs: &Receiver<Job>) {
+    let mut context = Context { node, end: None };
+    loop {
+        let held = context.take_jobs(jobs);
+        if held == Held::ByNobody {
+            context.shut_down(Duration::ZERO, DROPPED);
+        }
+        if context.is_over() {
+            return;
+        }
+        let at_most = context.end.map(|end| end.by.saturating_duration_since(Instant::now()));
+        context.node.sleep_and_tick(at_most);
+    }
+}
+
+/// Whether anybody still has a handle.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    BySomebody,
+    ByNobody,
+}
+
+impl Context {
+    fn take_jobs(&mut self, jobs: &Receiver<Job>) -> Held {
+        for _ in 0..JOBS {
+            match jobs.try_recv() {
+                Ok(job) => job(self),
+                Err(TryRecvError::Empty) => return Held::BySomebody,
+                Err(TryRecvError::Disconnected) => return Held::ByNobody,
+            }
+        }
+        // There may be more: a turn first, but no sleep before it.
+        self.node.waker().wake();
+        Held::BySomebody
+    }
+
+    /// Ends all sessions within `within`; the thread ends with the last of them.
+    pub(super) fn shut_down_within(&mut self, within: Duration) {
+        let closing = self.node.endpoint().config().timing.close_right;
+        self.shut_down(within, within.saturating_add(closing).saturating_add(CLOSE_GRACE));
+    }
+
+    fn shut_down(&mut self, drain: Duration, end: Duration) {
+        // A refusal would mean that it is shutting down already.
+        let _ = self.node.command(Command::Shutdown { within: drain });
+        let now = Instant::now();
+        let by = now.checked_add(end).unwrap_or(now);
+        self.end = Some(End { by: self.end.map_or(by, |end| end.by.min(by)) });
+    }
+
+    fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| self.node.is_over() || end.by <= Instant::now())
+    }
+}

@@ -1,0 +1,179 @@
+//! The control plane on TCP: [`kvpeer_tcp`] as a [`ControlPlane`].
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+
+use kvpeer_core::{ConnId, Epoch, Origin};
+use kvpeer_tcp::{ConnToken, DialToken, Tcp, TcpConfig, TcpError, TcpEvent};
+use kvpeer_wire::{Decoded, Limits, Msg, PeerName};
+
+use crate::plane::{ConnInfo, ControlFact, ControlPlane, Scratch};
+
+/// Messages over TCP.
+#[derive(Debug)]
+pub struct TcpControl {
+    tcp: Tcp,
+    limits: Limits,
+    waker: Waker,
+    watched: BTreeSet<RawFd>,
+}
+
+impl TcpControl {
+    /// Listens where `config` says.
+    ///
+    /// # Errors
+    /// When an address is not to be had, or the system gives no poller.
+    pub fn bind(config: TcpConfig) -> Result<Self, TcpError> {
+        let limits = config.limits;
+        let tcp = Tcp::bind(config)?;
+        let waker = Waker::from(Arc::new(Bell(tcp.waker())));
+        Ok(Self { tcp, limits, waker, watched: BTreeSet::new() })
+    }
+
+    /// The address of the first listener, with the port that was chosen for port 0.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Its counters.
+    pub fn stats(&self) -> kvpeer_tcp::TcpStats {
+        self.tcp.stats()
+    }
+
+    /// The plane watches exactly `fds` from here on.
+    fn watch(&mut self, fds: &[RawFd]) -> io::Result<()> {
+        if fds.len() == self.watched.len() && fds.iter().all(|fd| self.watched.contains(fd)) {
+            return Ok(());
+        }
+        let wanted: BTreeSet<RawFd> = fds.iter().copied().collect();
+        for fd in self.watched.difference(&wanted) {
+            self.tcp.unwatch(*fd);
+        }
+        for fd in wanted.difference(&self.watched) {
+            self.tcp.watch(*fd)?;
+        }
+        self.watched = wanted;
+        Ok(())
+    }
+}
+
+struct Bell(kvpeer_tcp::Waker);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Fails only when the poller is gone, and then nobody sleeps on it.
+        let _ = self.0.wake();
+    }
+}
+
+impl ControlPlane for TcpControl {
+    fn dial(&mut self, epoch: Epoch, _: PeerName<'_>, address: &str) {
+        self.tcp.dial(DialToken(epoch.0), address);
+    }
+
+    fn cancel_dial(&mut self, epoch: Epoch) {
+        self.tcp.cancel_dial(DialToken(epoch.0));
+    }
+
+    fn send(&mut self, conn: ConnId, msg: &Msg<'_>) {
+        self.tcp.send(ConnToken(conn.0), msg);
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        self.tcp.close(ConnToken(conn.0));
+    }
+
+    fn poll(&mut self, wake_on: &[RawFd], timeout: Option<Duration>) -> io::Result<Instant> {
+        self.watch(wake_on)?;
+        self.tcp.poll(timeout)
+    }
+
+    fn next_fact<'f>(&mut self, scratch: &'f mut Scratch) -> Option<ControlFact<'f>> {
+        loop {
+            let event = self.tcp.next_event()?;
+            return Some(match event {
+                TcpEvent::Connected { conn, origin } => {
+                    ControlFact::Connected { conn: ConnId(conn.0), origin: origin_of(origin) }
+                }
+                TcpEvent::DialFailed { dial, error } => {
+                    ControlFact::DialFailed { epoch: Epoch(dial.0), detail: say(scratch, &error) }
+                }
+                TcpEvent::Frame { conn, frame } => {
+                    if let Some(read) = scratch.frame.take() {
+                        self.tcp.recycle(read);
+                    }
+                    decode(ConnId(conn.0), scratch, frame, &self.limits)
+                }
+                TcpEvent::Heard { conn } => ControlFact::Heard { conn: ConnId(conn.0) },
+                TcpEvent::Malformed { conn, error } => {
+                    ControlFact::Malformed { conn: ConnId(conn.0), detail: say(scratch, &error) }
+                }
+                TcpEvent::NoCommonVersion { conn, ours, theirs } => {
+                    ControlFact::NoCommonVersion { conn: ConnId(conn.0), ours, theirs }
+                }
+                TcpEvent::Disconnected { conn, reason } => {
+                    ControlFact::Disconnected { conn: ConnId(conn.0), detail: say(scratch, &reason) }
+                }
+                // It has done its work by ending the sleep.
+                TcpEvent::FdReady { .. } => continue,
+            });
+        }
+    }
+
+    fn conn_info(&self, conn: ConnId) -> ConnInfo {
+        ConnInfo { remote: self.tcp.peer_addr(ConnToken(conn.0)), proved: None }
+    }
+
+    fn address(&self) -> Option<String> {
+        self.tcp.local_addr().map(|address| address.to_string())
+    }
+
+    fn lingering(&self) -> usize {
+        self.tcp.closing()
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+}
+
+fn origin_of(origin: kvpeer_tcp::Origin) -> Origin {
+    match origin {
+        kvpeer_tcp::Origin::Dialed(dial) => Origin::Dialed(Epoch(dial.0)),
+        kvpeer_tcp::Origin::Accepted => Origin::Accepted,
+    }
+}
+
+fn say<'f>(scratch: &'f mut Scratch, what: &dyn std::fmt::Display) -> &'f str {
+    scratch.detail.clear();
+    // Writing to a string does not fail.
+    let _ = write!(scratch.detail, "{what}");
+    &scratch.detail
+}
+
+fn decode<'f>(
+    conn: ConnId,
+    scratch: &'f mut Scratch,
+    frame: kvpeer_wire::Frame,
+    limits: &Limits,
+) -> ControlFact<'f> {
+    let Scratch { frame: kept, body: _, detail } = scratch;
+    match kept.insert(frame).decode(limits) {
+        Ok(Decoded::Msg(msg)) => ControlFact::Message { conn, msg },
+        Ok(Decoded::Skipped { .. }) => ControlFact::Heard { conn },
+        Err(error) => {
+            *detail = error.to_string();
+            ControlFact::Malformed { conn, detail }
+        }
+    }
+}
