@@ -13,11 +13,15 @@ mod codec;
 mod codes;
 mod fingerprint;
 mod frame;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod keys;
 mod limits;
 mod msg;
 mod names;
 mod preamble;
+#[cfg(feature = "proptest")]
+pub mod strategies;
 
 pub use bits::{Bits, BitsBuf};
 pub use blocks::Blocks;

@@ -1,5 +1,7 @@
 //! Messages to bytes and back.
 
+#[cfg(test)]
+mod append_tests;
 mod body;
 mod decode;
 mod encode;

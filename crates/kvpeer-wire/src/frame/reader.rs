@@ -171,15 +171,14 @@ impl FrameReader {
         let total = HEADER_LEN + body.len();
         let after = arrived.len() - total;
         let mut buffer = storage();
-        buffer.clear();
         if total < TAKEN_LEN || total < after || total < self.buffer.len() / 4 {
-            buffer.extend_from_slice(body);
+            put_in_front(&mut buffer, body);
+            let body = 0..body.len();
             self.consume(total);
-            let body = 0..buffer.len();
             return Ok(Some(Incoming::Frame(Frame { kind, buffer, body })));
         }
         let end = self.start + total;
-        buffer.extend_from_slice(&self.buffer[end..self.filled]);
+        put_in_front(&mut buffer, &self.buffer[end..self.filled]);
         let taken = core::mem::replace(&mut self.buffer, buffer);
         let body = self.start + HEADER_LEN..end;
         (self.start, self.filled) = (0, after);
@@ -193,6 +192,17 @@ impl FrameReader {
             if self.buffer.capacity() > KEPT_LEN {
                 self.buffer = Vec::new();
             }
+        }
+    }
+}
+
+/// Makes `buffer` begin with `bytes`. What it has after them stays: it need not be initialised again.
+fn put_in_front(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    match buffer.get_mut(..bytes.len()) {
+        Some(front) => front.copy_from_slice(bytes),
+        None => {
+            buffer.clear();
+            buffer.extend_from_slice(bytes);
         }
     }
 }
