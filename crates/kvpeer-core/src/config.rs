@@ -204,6 +204,25 @@ impl Limits {
     }
 }
 
+/// What a message can carry, whatever a node is configured to.
+const MAX_KEYS: usize = 16_384;
+const MAX_FINGERPRINT: usize = 32 << 10;
+
+impl Timing {
+    fn validate(&self) -> Result<(), ConfigError> {
+        let repeated = [
+            ("heartbeat", self.heartbeat),
+            ("cancel-retry", self.cancel_retry),
+            ("probe-retry", self.probe_retry),
+            ("redial", self.redial.0),
+        ];
+        match repeated.iter().find(|(_, interval)| interval.is_zero()) {
+            Some((name, _)) => Err(ConfigError::Interval(name)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Why a configuration cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -219,6 +238,15 @@ pub enum ConfigError {
     /// The hash seed is too long.
     #[error("the hash seed has {0} bytes, at most 255 are allowed")]
     HashSeed(usize),
+    /// The fingerprint is too long: a `connect` must fit into a frame of 64 KiB.
+    #[error("the fingerprint takes {0} bytes, at most 32768 are allowed")]
+    Fingerprint(usize),
+    /// Jobs of more keys than a message can carry, or of none.
+    #[error("{0} keys in a message, 1 to 16384 are allowed")]
+    Keys(usize),
+    /// A timer that would fire without end.
+    #[error("the {0} interval must not be zero")]
+    Interval(&'static str),
 }
 
 impl Config {
@@ -239,6 +267,14 @@ impl Config {
         if self.compat.hash_seed.len() > MAX_NAME_LEN {
             return Err(ConfigError::HashSeed(self.compat.hash_seed.len()));
         }
+        let fingerprint = self.compat.fingerprint.as_fingerprint().as_bytes().len();
+        if fingerprint > MAX_FINGERPRINT {
+            return Err(ConfigError::Fingerprint(fingerprint));
+        }
+        if !(1..=MAX_KEYS).contains(&self.limits.keys) {
+            return Err(ConfigError::Keys(self.limits.keys));
+        }
+        self.timing.validate()?;
         match Host::of(self.identity.peer_id.as_name()) {
             Host::Any => Err(ConfigError::Identity(Refusal::AnyAddress)),
             Host::Loopback if !self.identity.loopback => Err(ConfigError::Identity(Refusal::Loopback)),
@@ -288,5 +324,58 @@ impl Host {
             Err(_) if host.eq_ignore_ascii_case("localhost") => Self::Loopback,
             Err(_) => Self::Other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvpeer_wire::{PeerName, RegionInfo};
+
+    use super::{Compatibility, Config, ConfigError, Identity};
+    use crate::{PeerId, Refusal};
+
+    fn config(name: &str, loopback: bool) -> Config {
+        let peer_id = PeerId::from(PeerName::new(name).unwrap());
+        let region = RegionInfo { base_addr: 0, num_blocks: 4, block_len: 4096 };
+        Config::new(Identity { peer_id, incarnation: 1, loopback }, region, Compatibility::default())
+    }
+
+    #[test]
+    fn ids_that_nobody_can_dial_are_refused() {
+        let any = ["0.0.0.0:5710", "[::]:5710", "*:5710", ":5710", "::", "[::ffff:0.0.0.0]:1"];
+        for name in any {
+            assert_eq!(
+                config(name, true).validate(),
+                Err(ConfigError::Identity(Refusal::AnyAddress)),
+                "{name}"
+            );
+        }
+        for name in ["127.0.0.1:5710", "localhost:5710", "[::1]:5710", "::1", "127.9.9.9"] {
+            assert_eq!(
+                config(name, false).validate(),
+                Err(ConfigError::Identity(Refusal::Loopback)),
+                "{name}"
+            );
+            assert_eq!(config(name, true).validate(), Ok(()), "{name}");
+        }
+        for name in ["10.0.0.7:5710", "node-7", "node-7:5710", "[fd00::7]:5710", "fd00::7"] {
+            assert_eq!(config(name, false).validate(), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn regions_and_intervals_that_make_no_sense_are_refused() {
+        let mut empty = config("n:1", false);
+        empty.region.num_blocks = 0;
+        assert_eq!(empty.validate(), Err(ConfigError::EmptyRegion));
+        let mut beyond = config("n:1", false);
+        beyond.region.base_addr = u64::MAX - 4096;
+        assert_eq!(beyond.validate(), Err(ConfigError::RegionTooLarge));
+        let mut restless = config("n:1", false);
+        restless.timing.heartbeat = core::time::Duration::ZERO;
+        assert_eq!(restless.validate(), Err(ConfigError::Interval("heartbeat")));
+        let mut greedy = config("n:1", false);
+        greedy.limits.keys = 16_385;
+        assert_eq!(greedy.validate(), Err(ConfigError::Keys(16_385)));
     }
 }

@@ -145,3 +145,41 @@ pub(super) fn is_awaited(supply: Supply) -> bool {
         Supply::Pinned => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::Patience;
+    use crate::{CloseReason, Time};
+
+    const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+    fn waits(mut once: impl FnMut(&mut Patience, Time)) -> [u64; 9] {
+        let mut patience = Patience::default();
+        let mut now = Time::from_micros(1);
+        [(); 9].map(|()| {
+            once(&mut patience, now);
+            let wait = patience.until.since(now);
+            now = now + wait;
+            wait.as_secs()
+        })
+    }
+
+    #[test]
+    fn the_first_fault_is_free_then_waits_double() {
+        let waits = waits(|patience, now| patience.fault(now, BACKOFF));
+        assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    #[test]
+    fn a_refusal_is_in_force_until_the_next_try_may_be_made() {
+        let reason = CloseReason::TooManyPeers;
+        let waits = waits(|patience, now| {
+            assert_eq!(patience.refuses(now), None);
+            patience.refusal(now, BACKOFF, reason);
+            assert_eq!(patience.refuses(now), Some(reason));
+        });
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    }
+}
