@@ -83,8 +83,8 @@ pub enum LoadOutcome<'a> {
     Failed {
         /// Why.
         why: LoadFailure,
-        /// Blocks that are written and visible all the same, one bit for each in the load's order. They may be kept
-        /// only when the destination is reusable.
+        /// Blocks that are written and visible all the same, one bit for each in the load's order; no bits at all
+        /// when nothing is known to have landed. They may be kept only when the destination is reusable.
         landed: Bits<'a>,
     },
 }

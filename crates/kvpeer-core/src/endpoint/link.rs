@@ -130,6 +130,16 @@ impl Link {
         }
     }
 
+    /// What it means that this link did not come up in time.
+    pub(super) fn too_late(&self) -> CloseReason {
+        match self.phase {
+            Phase::Dialing { .. } => CloseReason::Unreachable,
+            Phase::Handshaking { .. } | Phase::Up | Phase::Draining { .. } | Phase::Down => {
+                CloseReason::HandshakeTimeout
+            }
+        }
+    }
+
     /// The peer's region; of no blocks while it is not known.
     pub(super) fn region(&self) -> RegionInfo {
         let unknown = RegionInfo { base_addr: 0, num_blocks: 0, block_len: 0 };

@@ -183,18 +183,20 @@ impl Endpoint {
     pub(super) fn unreachable(&mut self, peer: &PeerId, out: &mut dyn Sink) {
         let Some(record) = self.peers.get_mut(peer) else { return };
         record.wanted = None;
-        let reason = match record.last_end {
-            Some(reason @ (CloseReason::RejectedByPeer(_) | CloseReason::RejectedByUs(_))) => reason,
-            Some(_) | None => CloseReason::Unreachable,
-        };
+        let last_end = record.last_end;
         let waiting =
             self.links.iter().filter(|(_, link)| link.peer == *peer && link.is_hopeful() && !link.is_up());
-        let waiting: alloc::vec::Vec<Epoch> = waiting.map(|(epoch, _)| *epoch).collect();
+        let waiting: alloc::vec::Vec<(Epoch, CloseReason)> =
+            waiting.map(|(epoch, link)| (*epoch, link.too_late())).collect();
+        let reason = match waiting.last() {
+            Some((_, reason)) => *reason,
+            None => last_end.unwrap_or(CloseReason::Unreachable),
+        };
         self.give_up(peer, reason, out);
         if waiting.is_empty() {
             out.tell(Event::PeerDown { peer, reason, retry_after: None });
         }
-        waiting.into_iter().for_each(|epoch| self.end(epoch, CloseReason::HandshakeTimeout, out));
+        waiting.into_iter().for_each(|(epoch, reason)| self.end(epoch, reason, out));
         self.reconsider(peer, out);
     }
 }

@@ -73,17 +73,11 @@ impl Endpoint {
 
     fn handshake_timed_out(&mut self, epoch: Epoch, out: &mut dyn Sink) {
         let Some(link) = self.links.get_mut(&epoch) else { return };
-        let reason = match &mut link.phase {
-            Phase::Dialing { due } => {
-                *due = None;
-                CloseReason::Unreachable
-            }
-            Phase::Handshaking { due, .. } => {
-                *due = None;
-                CloseReason::HandshakeTimeout
-            }
+        let reason = link.too_late();
+        match &mut link.phase {
+            Phase::Dialing { due } | Phase::Handshaking { due, .. } => *due = None,
             Phase::Up | Phase::Draining { .. } | Phase::Down => return,
-        };
+        }
         self.end(epoch, reason, out);
     }
 
