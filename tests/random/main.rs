@@ -1,0 +1,1 @@
+//! Generated worlds: random steps and faults, judged like the stories.
