@@ -11,8 +11,11 @@ mod event;
 #[cfg(feature = "fabric")]
 mod fabric;
 pub mod mem;
+#[cfg(all(feature = "tcp", feature = "fabric"))]
+mod network;
 mod node;
 pub mod plane;
+mod polled;
 mod region;
 #[cfg(feature = "tcp")]
 mod tcp;
@@ -30,7 +33,10 @@ pub use driver::{CallError, Events, NodeHandle, Part, Ticket};
 pub use event::{Event, LoadOutcome, Trouble, TroubleKind};
 #[cfg(feature = "fabric")]
 pub use fabric::FabricData;
+#[cfg(all(feature = "tcp", feature = "fabric"))]
+pub use network::TcpFabric;
 pub use node::{Next, Node, NodeConfig, NodeError, Reach, Stats};
+pub use polled::{Output, OwnedAction, Polled};
 pub use region::{BlockError, Region, RegionError};
 #[cfg(feature = "tcp")]
 pub use tcp::TcpControl;

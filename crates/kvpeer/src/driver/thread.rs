@@ -22,6 +22,7 @@ const DROPPED: Duration = Duration::from_secs(1);
 /// What jobs can reach.
 pub(super) struct Context {
     pub(super) node: Node,
+    held: Held,
     end: Option<End>,
 }
 
@@ -34,11 +35,10 @@ struct End {
 
 /// The thread: calls, what has arrived, what is due; asleep in between. Ends with the node.
 pub(super) fn run(node: Node, jobs: &Receiver<Job>) {
-    let mut context = Context { node, end: None };
+    let mut context = Context { node, held: Held::BySomebody, end: None };
     loop {
-        let held = context.take_jobs(jobs);
-        if held == Held::ByNobody {
-            context.shut_down(Duration::ZERO, DROPPED);
+        if context.held == Held::BySomebody {
+            context.take_jobs(jobs);
         }
         if context.is_over() {
             return;
@@ -56,17 +56,19 @@ enum Held {
 }
 
 impl Context {
-    fn take_jobs(&mut self, jobs: &Receiver<Job>) -> Held {
+    fn take_jobs(&mut self, jobs: &Receiver<Job>) {
         for _ in 0..JOBS {
             match jobs.try_recv() {
                 Ok(job) => job(self),
-                Err(TryRecvError::Empty) => return Held::BySomebody,
-                Err(TryRecvError::Disconnected) => return Held::ByNobody,
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    self.held = Held::ByNobody;
+                    return self.shut_down(Duration::ZERO, DROPPED);
+                }
             }
         }
         // There may be more: a turn first, but no sleep before it.
         self.node.waker().wake();
-        Held::BySomebody
     }
 
     /// Ends all sessions within `within`; the thread ends with the last of them.

@@ -1,0 +1,103 @@
+//! Two nodes over TCP and libfabric on loopback.
+#![cfg(all(feature = "tcp", feature = "fabric"))]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{BLOCK_LEN, NUM_BLOCKS, Side, pattern, region};
+use kvpeer::core::{CloseReason, Destination, LoadFailure, LookupState, StoreOutcome};
+use kvpeer::mem::MemNet;
+use kvpeer::{BlockTable, Event, LoadOutcome, Node, NodeConfig, Region, Supply, TcpFabric, TroubleKind};
+
+fn side() -> Side {
+    let config = NodeConfig::new(region());
+    let table = BlockTable::new();
+    let network = TcpFabric::listening("127.0.0.1:0".parse().unwrap());
+    let node = Node::tcp_fabric(&config, network, table.clone()).unwrap();
+    Side::spawn(&MemNet::new(), node, table)
+}
+
+#[test]
+fn symmetric_and_prefill_decode_at_once_in_both_directions() {
+    let (mut a, mut b) = (side(), side());
+    a.hold(&[(b'p', 1), (b'q', 2)]);
+    b.hold(&[(b'x', 3), (b'y', 5)]);
+
+    let from_b = a.consume(&b, "symmetric", Supply::Pinned);
+    let from_a = b.consume(&a, "pd", Supply::Await);
+    let pd = b.load(&from_a, b"pq", &[10, 11]);
+    assert_eq!(
+        a.lookup_until_known(&from_b, b"xzy"),
+        [LookupState::Hit, LookupState::Miss, LookupState::Hit]
+    );
+    let symmetric = a.load(&from_b, b"xy", &[12, 13]);
+    let store = a.store(&from_a, b"pq", &[1, 2]);
+
+    assert_eq!(a.load_result(symmetric), (LoadOutcome::Loaded, Destination::Reusable));
+    assert_eq!(b.load_result(pd), (LoadOutcome::Loaded, Destination::Reusable));
+    assert_eq!(a.store_result(store), StoreOutcome::Delivered);
+    assert_eq!(b.next_store_result().1, StoreOutcome::Delivered);
+    assert_eq!([a.block(12), a.block(13)], [pattern(b'x'), pattern(b'y')]);
+    assert_eq!([b.block(10), b.block(11)], [pattern(b'p'), pattern(b'q')]);
+
+    a.handle.shutdown(Duration::from_secs(5));
+    let goodbye = b.wait_for(|event| match event {
+        Event::PeerDown { reason, .. } => Some(*reason),
+        _ => None,
+    });
+    assert!(matches!(goodbye, CloseReason::Goodbye(_)), "{goodbye:?}");
+}
+
+#[test]
+fn a_peer_that_vanishes_is_fenced_off_before_its_destinations_are_free() {
+    let (mut consumer, mut producer) = (side(), side());
+    producer.fill(&[(b'a', 1)]);
+    let request = consumer.consume(&producer, "r", Supply::Await);
+    let load = consumer.load(&request, b"ab", &[0, 1]);
+    producer.wait_for(|event| matches!(event, Event::FetchArrived { .. }).then_some(()));
+    let store = producer.store(&request, b"a", &[1]);
+    // The node is dropped in the middle, without goodbye to anybody's loads.
+    let Side { handle, events, .. } = producer;
+    drop(handle);
+    let (outcome, _) = consumer.load_result(load);
+    let LoadOutcome::Failed { why, .. } = outcome else { panic!("{outcome:?}") };
+    assert!(matches!(why, LoadFailure::Session(_) | LoadFailure::Producer(_)), "{why:?}");
+    consumer.wait_released_or_reusable();
+    let finished = |event: &Event| matches!(event, Event::StoreFinished { job, .. } if *job == store);
+    assert_eq!(events.filter(finished).count(), 1);
+}
+
+#[test]
+fn an_unreachable_peer_fails_the_load_and_says_why() {
+    let mut a = side();
+    let gone = side();
+    let request = a.consume(&gone, "r", Supply::Await);
+    drop(gone);
+    let load = a.load(&request, b"a", &[0]);
+    let detail = a.wait_for(|event| match event {
+        Event::Trouble(trouble) if trouble.what == TroubleKind::Dial => Some(trouble.to_string()),
+        _ => None,
+    });
+    assert!(detail.contains("is a node listening there?"), "{detail}");
+    a.handle.abort(load).wait().unwrap();
+    let (outcome, destination) = a.load_result(load);
+    assert!(matches!(outcome, LoadOutcome::Failed { why: LoadFailure::Aborted, .. }), "{outcome:?}");
+    assert_eq!(destination, Destination::Reusable);
+}
+
+#[test]
+fn a_node_dropped_in_mid_transfer_lets_go_of_its_memory_only_after_its_endpoints() {
+    let (consumer, producer) = (side(), side());
+    producer.fill(&[(b'a', 1)]);
+    let request = consumer.consume(&producer, "r", Supply::Await);
+    consumer.load(&request, b"a", &[0]);
+    producer.store(&request, b"a", &[1]);
+    let regions = [consumer.region.clone(), producer.region.clone()];
+    drop((consumer, producer));
+    for region in regions {
+        assert_eq!(std::sync::Arc::strong_count(&region), 1, "the planes have let go of it");
+        region.write_block(0, &vec![1; BLOCK_LEN]).unwrap();
+    }
+    let _: Vec<_> = (0..NUM_BLOCKS).map(|_| Region::new(1, 1)).collect();
+}
