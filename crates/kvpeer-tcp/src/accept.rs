@@ -8,10 +8,14 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 
 use crate::TcpError;
+use crate::deadline::after;
 use crate::source::{SourceId, SourceIds};
 
 /// How long accepting rests when it failed for a reason that trying again at once would not change.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How many connections may wait to be accepted, as far as the system allows it.
+const BACKLOG: i32 = 1024;
 
 /// The sockets that this node listens on.
 pub(crate) struct Listeners {
@@ -116,7 +120,7 @@ impl Listeners {
             }
             // EMFILE, ENFILE, ENOBUFS, ENOMEM: trying again at once would spin.
             Err(_) => {
-                listener.state = State::Paused { until: now + PAUSE };
+                listener.state = State::Paused { until: after(now, PAUSE) };
                 Accepted::Failed
             }
         }
@@ -126,6 +130,8 @@ impl Listeners {
 impl Listener {
     fn bind(address: SocketAddr, registry: &Registry, id: SourceId) -> io::Result<(Self, SocketAddr)> {
         let mut socket = TcpListener::bind(address)?;
+        // Asks again for more than the 128 that mio asks for: what comes in a burst over that waits a second.
+        rustix::net::listen(&socket, BACKLOG)?;
         let bound = socket.local_addr()?;
         registry.register(&mut socket, Token(id.0), Interest::READABLE)?;
         Ok((Self { id, socket, state: State::Idle }, bound))

@@ -1,7 +1,7 @@
 //! Memory that connections share.
 
 /// The most that one kept buffer may hold; a larger one goes back to the allocator.
-const KEPT_BYTES: usize = 1 << 20;
+const KEPT_BYTES: usize = 512 << 10;
 
 /// How many buffers are kept.
 const KEPT: usize = 16;

@@ -10,6 +10,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
 use crate::DialError;
+use crate::deadline::after;
 use crate::event::DialToken;
 use crate::resolve::{Answer, AskId, Resolver};
 use crate::source::{SourceId, SourceIds};
@@ -69,7 +70,7 @@ impl Dials {
     /// Starts a dial. Returns its end when it is over already.
     pub(crate) fn start(&mut self, dial: DialToken, address: &str, on: &mut Sockets<'_>) -> Option<Dialed> {
         self.cancel(dial, on.registry);
-        let deadline = on.now + self.timeout;
+        let deadline = after(on.now, self.timeout);
         if let Ok(literal) = address.parse::<SocketAddr>() {
             return self.try_addresses(dial, deadline, vec![literal].into_iter(), None, on);
         }
@@ -194,7 +195,7 @@ impl Dials {
             let share = deadline.saturating_duration_since(on.now) / (untried.len() as u32).saturating_add(1);
             match begin(address, on) {
                 Ok((id, stream)) => {
-                    let attempt = Attempt { id, stream, address, until: on.now + share };
+                    let attempt = Attempt { id, stream, address, until: after(on.now, share) };
                     self.sockets.insert(id, dial);
                     self.dials.insert(dial, Dial { deadline, stage: Stage::Connecting { attempt, untried } });
                     return None;

@@ -73,6 +73,7 @@ mod accept;
 mod buffers;
 mod config;
 mod conn;
+mod deadline;
 mod dial;
 mod error;
 mod event;

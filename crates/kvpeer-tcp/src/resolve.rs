@@ -87,3 +87,55 @@ fn deliver(to: &Sender<Answer>, waker: &Waker, answer: Answer) {
     let _ = to.send(answer);
     let _ = waker.wake();
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mio::{Events, Poll, Token};
+
+    use super::*;
+
+    fn resolver(limit: usize) -> (Poll, Resolver) {
+        let poll = Poll::new().expect("a poller");
+        let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
+        (poll, Resolver::new(limit, waker))
+    }
+
+    fn answers(poll: &mut Poll, resolver: &mut Resolver, count: usize) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        while answers.len() < count {
+            assert!(resolver.running <= resolver.limit);
+            poll.poll(&mut Events::with_capacity(1), Some(Duration::from_secs(30)))
+                .expect("the poller works");
+            resolver.waker.seen();
+            answers.extend(std::iter::from_fn(|| resolver.next_answer()));
+        }
+        answers
+    }
+
+    #[test]
+    fn more_questions_than_threads_wait_and_are_answered() {
+        let (mut poll, mut resolver) = resolver(2);
+        let asked: Vec<AskId> = (1..=9).map(|port| resolver.ask("localhost", port)).collect();
+        assert_eq!((resolver.running, resolver.waiting.len()), (2, 7));
+        let answers = answers(&mut poll, &mut resolver, 9);
+        for (ask, port) in asked.into_iter().zip(1..) {
+            let answer = answers.iter().find(|answer| answer.ask == ask).expect("answered");
+            let addresses = answer.addresses.as_ref().expect("every machine knows this name");
+            assert!(!addresses.is_empty());
+            assert!(addresses.iter().all(|address| address.ip().is_loopback() && address.port() == port));
+        }
+    }
+
+    #[test]
+    fn a_question_that_waits_can_be_withdrawn() {
+        let (mut poll, mut resolver) = resolver(1);
+        let [first, second, third] = [1, 2, 3].map(|port| resolver.ask("localhost", port));
+        resolver.forget(second);
+        let answered: Vec<AskId> =
+            answers(&mut poll, &mut resolver, 2).iter().map(|answer| answer.ask).collect();
+        assert_eq!(answered, [first, third]);
+        assert_eq!(resolver.running, 0);
+    }
+}

@@ -13,6 +13,7 @@ use mio::net::TcpStream;
 use super::Tcp;
 use super::turn::Work;
 use crate::conn::{Conn, Outbound};
+use crate::deadline::after;
 use crate::send_queue::{Flushed, SendQueue};
 use crate::source::SourceId;
 
@@ -93,7 +94,7 @@ impl Tcp {
                 }
                 let closing = Closing { stream, last: LastBytes::Leaving(queue), discarded: 0 };
                 self.closings.closing.insert(id, closing);
-                self.closings.deadlines.push_back((Instant::now() + self.config.linger, id));
+                self.closings.deadlines.push_back((after(Instant::now(), self.config.linger), id));
                 self.advance_closing(id);
             }
         }

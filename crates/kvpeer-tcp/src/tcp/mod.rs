@@ -193,8 +193,11 @@ impl Tcp {
         self.conns.get(&conn.source()).map(|conn| conn.peer)
     }
 
-    /// Reports `FdReady` while `fd` is readable, and wakes up for it. Watching it again is allowed. Take it
-    /// out with [`Tcp::unwatch`] before it is closed. Fails for what cannot be polled, files for example.
+    /// Reports `FdReady` while `fd` is readable, and wakes up for it. Watching it again is allowed. Fails for what
+    /// cannot be polled, files for example.
+    ///
+    /// Take it out with [`Tcp::unwatch`] *before* it is closed: its number may be given to something else at once,
+    /// a connection of this plane for example, which would then be meant.
     pub fn watch(&mut self, fd: RawFd) -> io::Result<()> {
         self.watched.watch(fd, self.poll.registry(), &mut self.ids)
     }

@@ -116,3 +116,23 @@ fn idle_connections_hold_no_buffers() {
     let conn = tcp.conns.values().next().expect("it is open");
     assert!(!conn.inbound.holds_memory() && !conn.queue.holds_memory());
 }
+
+#[test]
+fn endless_waits_are_allowed() {
+    let wait = Duration::MAX;
+    let config = TcpConfig { connect_timeout: wait, linger: wait, ..listening().config };
+    let mut tcp =
+        Tcp::bind(TcpConfig { listen: vec![([127, 0, 0, 1], 0).into()], ..config }).expect("a free port");
+    tcp.dial(DialToken(1), "localhost:1");
+    let (_raw, conn) = accept(&mut tcp);
+    tcp.close(conn);
+    tcp.waker().wake().expect("the poller is there");
+    tcp.poll(Some(wait)).expect("the poller works");
+    assert_eq!(tcp.closing(), 1);
+}
+
+#[test]
+fn a_control_plane_can_move_to_another_thread() {
+    fn is_send<T: Send>(_: &T) {}
+    is_send(&listening());
+}

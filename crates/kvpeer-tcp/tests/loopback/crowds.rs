@@ -1,5 +1,6 @@
 //! Many connections, too many of them, and no descriptors left for more.
 
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -40,6 +41,16 @@ fn a_thousand_connections_at_once() {
     conns.iter().for_each(|conn| a.tcp.close(*conn));
     pump("ends", &mut [&mut a, &mut b], |n| n[1].tcp.stats().open == 0 && n[0].tcp.closing() == 0);
     assert_eq!(a.tcp.stats().cut_off, 0);
+}
+
+#[test]
+fn a_burst_waits_to_be_accepted() {
+    let mut b = Node::new(TcpConfig { handshaking: 500, ..listening() });
+    // Over what the system keeps for us, connecting would take a second and more.
+    let within = Duration::from_millis(900);
+    let connect = |_| TcpStream::connect_timeout(&b.address(), within).expect("there is room");
+    let burst: Vec<_> = (0..500).map(connect).collect();
+    b.turn_until("all of them", |b| b.accepted().len() == burst.len());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use kvpeer_tcp::TcpConfig;
 use crate::world::{Node, Seen};
 
 /// Far longer than any test may take: who sleeps this long was not woken.
-const LONG: Option<Duration> = Some(Duration::from_secs(600));
+const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
 #[test]
 fn another_thread_ends_the_sleep() {
@@ -51,7 +51,7 @@ fn a_watched_descriptor_is_reported_while_it_is_readable() {
     writer.write_all(b"ab").expect("there is room");
     // Also when only a part is read, and when nothing is.
     for said in 1..=3 {
-        a.turn(Duration::from_secs(600));
+        a.turn(Duration::from_secs(60));
         assert_eq!(a.seen, vec![Seen::FdReady(fd); said]);
         if said == 1 {
             reader.read_exact(&mut [0]).expect("readable");
@@ -61,7 +61,7 @@ fn a_watched_descriptor_is_reported_while_it_is_readable() {
     a.turn(Duration::ZERO);
     assert_eq!(a.seen.len(), 3, "it is empty");
     writer.write_all(b"c").expect("there is room");
-    a.turn(Duration::from_secs(600));
+    a.turn(Duration::from_secs(60));
     assert_eq!(a.seen.len(), 4);
 }
 
@@ -89,7 +89,7 @@ fn a_descriptor_that_was_closed_while_watched_is_forgotten() {
     let fd = reader.as_raw_fd();
     a.tcp.watch(fd).expect("a pipe can be watched");
     writer.write_all(b"a").expect("there is room");
-    a.turn(Duration::from_secs(600));
+    a.turn(Duration::from_secs(60));
     drop(reader);
     a.turn(Duration::ZERO);
     a.tcp.unwatch(fd);
