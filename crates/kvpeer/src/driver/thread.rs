@@ -40,6 +40,9 @@ pub(super) fn run(node: Node, jobs: &Receiver<Job>) {
         if context.held == Held::BySomebody {
             context.take_jobs(jobs);
         }
+        if context.node.has_failed() && context.end.is_none() {
+            context.shut_down_within(Duration::ZERO);
+        }
         if context.is_over() {
             return;
         }

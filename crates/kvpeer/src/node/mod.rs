@@ -181,6 +181,11 @@ impl Node {
         self.endpoint.is_idle() && self.io.answers.is_empty() && self.io.planes.control.lingering() == 0
     }
 
+    /// Whether the control plane has failed as a whole. All sessions were ended then, and nothing new begins.
+    pub fn has_failed(&self) -> bool {
+        self.control == turn::Control::Failed
+    }
+
     pub(crate) fn events(&self) -> &EventQueue {
         &self.io.events
     }
