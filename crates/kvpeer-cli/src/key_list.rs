@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::num::NonZeroU64;
 
-use crate::keys::{BlockKey, KeyError};
+use crate::keys::{BlockKey, CHAIN_NAME, FILE_KEYS_NAME, KeyError};
 
 /// Keys, and what is known about their blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +35,16 @@ pub(crate) enum Names {
     Tokens,
     /// The block's own bytes, so that it can be checked.
     Content,
+}
+
+impl Names {
+    /// What peers compare before they exchange blocks: nodes whose keys are made in another way would only miss.
+    pub(crate) fn scheme(self, seed: &str) -> String {
+        match self {
+            Self::Tokens => format!("{CHAIN_NAME} {seed}"),
+            Self::Content => FILE_KEYS_NAME.to_owned(),
+        }
+    }
 }
 
 /// Why a text is no key list.

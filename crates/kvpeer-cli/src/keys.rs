@@ -25,6 +25,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
+use kvpeer::wire::{Key, KeysBuf};
 use sha2::{Digest, Sha256};
 
 /// Bytes in a key.
@@ -34,6 +35,9 @@ const HASH_LEN: usize = 32;
 
 /// The name of the chain and its version. Peers compare it, with the seed, before they exchange blocks.
 pub const CHAIN_NAME: &str = "kvpeer block chain 1";
+
+/// The name of the way in which blocks of other files are named, for the same comparison.
+pub const FILE_KEYS_NAME: &str = "kvpeer file keys 1";
 
 /// One block's name. Shown and parsed as 72 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -151,6 +155,15 @@ impl Chain {
         }
         keys
     }
+}
+
+/// Keys as a node takes them.
+#[must_use]
+pub fn run<'a>(keys: impl IntoIterator<Item = &'a BlockKey>) -> KeysBuf {
+    let mut run = KeysBuf::new();
+    // 36 bytes are a legal length.
+    keys.into_iter().filter_map(|key| Key::new(key.as_bytes()).ok()).for_each(|key| run.push(key));
+    run
 }
 
 #[cfg(test)]

@@ -1,2 +1,5 @@
 //! The `kvpeer` program.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    kvpeer_cli::main()
+}
