@@ -130,6 +130,11 @@ void kvf_fabric_traits(const kvf_fabric *f, kvf_traits *out)
 	out->provider_keys = !!(info->domain_attr->mr_mode & FI_MR_PROV_KEY);
 }
 
+const char *kvf_fabric_name(const kvf_fabric *f)
+{
+	return f->info->fabric_attr->prov_name;
+}
+
 int32_t kvf_fabric_close(kvf_fabric *f)
 {
 	int32_t ret = 0, r;

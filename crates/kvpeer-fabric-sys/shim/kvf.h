@@ -56,6 +56,7 @@ int32_t kvf_visit_providers(void (*visit)(void *arg, const char *name, uint32_t 
 int32_t kvf_fabric_open(const char *provider, const char *node, int delivery_complete, kvf_fabric **out,
 			const char **call);
 void kvf_fabric_traits(const kvf_fabric *fabric, kvf_traits *out);
+const char *kvf_fabric_name(const kvf_fabric *fabric); /* the provider's full name, with layers */
 int32_t kvf_fabric_close(kvf_fabric *fabric); /* every right must be closed; frees the handle even on error */
 
 /* Registers base..base+len under the key (ignored if the provider chooses keys) for local reads by our own

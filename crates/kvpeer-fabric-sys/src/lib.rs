@@ -87,6 +87,7 @@ unsafe extern "C" {
         call: *mut *const c_char,
     ) -> i32;
     pub fn kvf_fabric_traits(fabric: *const kvf_fabric, out: *mut kvf_traits);
+    pub fn kvf_fabric_name(fabric: *const kvf_fabric) -> *const c_char;
     pub fn kvf_fabric_close(fabric: *mut kvf_fabric) -> i32;
 
     pub fn kvf_right_open(

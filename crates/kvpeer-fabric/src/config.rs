@@ -50,8 +50,8 @@ impl FabricConfig {
         }
     }
 
-    /// Refuses what cannot work, before anything is opened.
-    pub(crate) fn check(&self, memory: &dyn Memory) -> Result<(), FabricError> {
+    /// Refuses what cannot work, before anything is opened. Answers how many bytes of the memory to expose.
+    pub(crate) fn check(&self, memory: &dyn Memory) -> Result<usize, FabricError> {
         let refuse = |reason: String| Err(FabricError::Config { reason });
         if self.provider.has_addresses() && self.bind.is_unspecified() {
             return refuse(format!(
@@ -62,18 +62,20 @@ impl FabricConfig {
         if self.window == 0 || self.queue_limit == 0 {
             return refuse("window and queue_limit must be at least 1".to_owned());
         }
-        match self.block_len.checked_mul(self.num_blocks.into()) {
+        let bytes =
+            self.block_len.checked_mul(self.num_blocks.into()).and_then(|bytes| usize::try_from(bytes).ok());
+        match bytes {
             None | Some(0) => refuse(format!(
                 "{} blocks of {} bytes are no region that can be addressed",
                 self.num_blocks, self.block_len
             )),
-            Some(bytes) if bytes > memory.len() as u64 => refuse(format!(
+            Some(bytes) if bytes > memory.len() => refuse(format!(
                 "{} blocks of {} bytes need {bytes} bytes, the memory has {}",
                 self.num_blocks,
                 self.block_len,
                 memory.len()
             )),
-            Some(_) => Ok(()),
+            Some(bytes) => Ok(bytes),
         }
     }
 

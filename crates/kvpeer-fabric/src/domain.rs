@@ -72,6 +72,17 @@ impl Domain {
         }
     }
 
+    /// Whether any queue's descriptor wakes for what happens on any endpoint of the domain. So it is with the
+    /// native `tcp` of libfabric 1.18 and later, where one epoll instance of the domain holds all sockets and
+    /// every queue's descriptor contains it; the layered `tcp;ofi_rxm` of 1.17 has separate ones.
+    pub(crate) fn shares_wake_ups(&self) -> bool {
+        // SAFETY: the domain is open; the name is NUL-terminated and lives as long as the domain.
+        let name = unsafe { sys::kvf_fabric_name(self.raw.as_ptr()) };
+        // SAFETY: as said above.
+        let name = unsafe { CStr::from_ptr(name) };
+        self.provider == Provider::Tcp && name.to_bytes() == b"tcp"
+    }
+
     /// Bytes one write may carry.
     pub(crate) fn max_message(&self) -> u64 {
         self.traits.max_message

@@ -34,6 +34,8 @@ pub(crate) struct Endpoint {
     contexts: Contexts,
     peer: Option<Window>,
     stale: u64,
+    /// Bytes registered, from the start of the memory.
+    exposed: usize,
     #[cfg(test)]
     sabotage: bool,
     // Below: what must outlive the endpoint.
@@ -74,13 +76,15 @@ pub(crate) enum Posted {
 }
 
 impl Endpoint {
-    /// Opens an endpoint with `window` writes in flight at most, and registers the memory under a fresh random
-    /// key (unless the provider insists on choosing keys).
+    /// Opens an endpoint with `window` writes in flight at most, and registers the first `exposed` bytes of the
+    /// memory under a fresh random key (unless the provider insists on choosing keys).
     pub(crate) fn open(
         domain: Arc<Domain>,
         memory: Arc<dyn Memory>,
+        exposed: usize,
         window: u32,
     ) -> Result<Self, FabricError> {
+        let exposed = exposed.min(memory.len());
         let depth = window as usize + QUEUE_SLACK;
         for _ in 0..KEY_ATTEMPTS {
             let key = random_key()? & domain.key_mask();
@@ -92,7 +96,7 @@ impl Endpoint {
                 sys::kvf_right_open(
                     domain.raw().as_ptr(),
                     memory.base().as_ptr().cast(),
-                    memory.len(),
+                    exposed,
                     key,
                     depth,
                     &raw mut raw,
@@ -112,6 +116,7 @@ impl Endpoint {
                         stale: 0,
                         #[cfg(test)]
                         sabotage: false,
+                        exposed,
                         memory,
                         domain,
                     });
@@ -321,7 +326,7 @@ impl Endpoint {
 
     fn local(&self, offset: u64, len: u64) -> Option<sys::kvf_piece> {
         let (offset, len) = (usize::try_from(offset).ok()?, usize::try_from(len).ok()?);
-        offset.checked_add(len).filter(|end| *end <= self.memory.len())?;
+        offset.checked_add(len).filter(|end| *end <= self.exposed)?;
         let base: *mut c_void = self.memory.base().as_ptr().wrapping_add(offset).cast();
         Some(sys::kvf_piece { base, len })
     }
@@ -347,7 +352,7 @@ mod tests {
 
     fn endpoint(memory: &Arc<Scratch>) -> Endpoint {
         let domain = Domain::open(Provider::Tcp, Ipv4Addr::LOCALHOST.into()).expect("domain");
-        Endpoint::open(Arc::new(domain), Arc::<Scratch>::clone(memory), 4).expect("endpoint")
+        Endpoint::open(Arc::new(domain), Arc::<Scratch>::clone(memory), memory.len(), 4).expect("endpoint")
     }
 
     #[test]

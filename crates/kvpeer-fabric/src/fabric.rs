@@ -73,6 +73,8 @@ pub struct Fabric {
     /// Whose turn it is first.
     turn: RightId,
     rules: Rules,
+    /// Bytes of the memory that are exposed.
+    exposed: usize,
     window: u32,
     write_deadline: Duration,
     wait_set: WaitSet,
@@ -91,10 +93,10 @@ impl Fabric {
     /// The configuration contradicts itself, libfabric fails (named with the call, and what to do), or the test
     /// does.
     pub fn open(config: &FabricConfig, memory: Arc<dyn Memory>) -> Result<Self, FabricError> {
-        config.check(memory.as_ref())?;
+        let exposed = config.check(memory.as_ref())?;
         let domain = Arc::new(Domain::open(config.provider, config.bind)?);
         selftest::run(&domain)?;
-        let wait_set = WaitSet::new().map_err(|cause| no_descriptor(&cause))?;
+        let wait_set = WaitSet::new(domain.shares_wake_ups()).map_err(|cause| no_descriptor(&cause))?;
         Ok(Self {
             rights: BTreeMap::new(),
             opening: VecDeque::new(),
@@ -102,6 +104,7 @@ impl Fabric {
             pending: Vec::new(),
             turn: RightId(0),
             rules: config.rules(&domain),
+            exposed,
             window: config.window(&domain),
             write_deadline: config.write_deadline,
             wait_fds: [wait_set.fd()],
@@ -204,14 +207,15 @@ impl Fabric {
         for right in self.rights.values_mut() {
             quiet &= right.try_wait(&mut self.pending);
         }
-        quiet && self.pending.is_empty()
+        quiet && self.pending.is_empty() && !self.wait_set.is_readable()
     }
 
     /// When `progress` must be called at the latest, if nothing wakes us before: the next write deadline, or
     /// soon if a right waits for something that no descriptor signals. To be asked right before sleeping.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let timer = self.rights.values().any(Right::needs_timer).then(|| Instant::now() + TIMER);
+        let blind = self.wait_set.is_blind() && !self.rights.is_empty();
+        let timer = (blind || self.rights.values().any(Right::needs_timer)).then(|| Instant::now() + TIMER);
         self.rights.values().filter_map(Right::next_deadline).chain(timer).min()
     }
 
@@ -225,9 +229,7 @@ impl Fabric {
         // Closing first: it is what others wait for before they reuse memory.
         if let Some(id) = self.closing.pop_front() {
             if let Some(right) = self.rights.remove(&id) {
-                if let Some(fd) = right.fd() {
-                    self.wait_set.remove(fd);
-                }
+                self.unwatch(&right);
                 self.stale_of_closed += right.stale_completions();
                 right.close(out);
             }
@@ -235,22 +237,39 @@ impl Fabric {
         }
         while let Some(id) = self.opening.pop_front() {
             // A right that was closed while it waited here is gone, or a new one of the same id stands behind.
-            if let Some(right) =
-                self.rights.get_mut(&id).filter(|right| matches!(right.stage, Stage::Opening))
-            {
-                let endpoint =
-                    Endpoint::open(Arc::clone(&self.domain), Arc::clone(&self.memory), self.window);
-                let metadata = endpoint.and_then(|endpoint| {
-                    let fd = endpoint.fd();
-                    fd.map_or(Ok(()), |fd| self.wait_set.add(fd)).map_err(|cause| no_descriptor(&cause))?;
-                    right.opened(endpoint)
-                });
+            if self.rights.get(&id).is_some_and(|right| matches!(right.stage, Stage::Opening)) {
+                let metadata = self.make_endpoint(id);
                 if metadata.is_err() {
                     self.rights.remove(&id);
                 }
                 out.push(FabricEvent::RightOpened { right: id, metadata });
                 return;
             }
+        }
+    }
+
+    fn make_endpoint(&mut self, id: RightId) -> Result<Vec<u8>, FabricError> {
+        let (domain, memory) = (Arc::clone(&self.domain), Arc::clone(&self.memory));
+        let endpoint = Endpoint::open(domain, memory, self.exposed, self.window)?;
+        let metadata = endpoint.metadata()?;
+        if let Some(fd) = endpoint.fd() {
+            self.wait_set.add(fd).map_err(|cause| no_descriptor(&cause))?;
+        }
+        if let Some(right) = self.rights.get_mut(&id) {
+            right.opened(endpoint);
+        }
+        Ok(metadata)
+    }
+
+    /// Takes the right's descriptor out of the wait set, before it is closed.
+    fn unwatch(&mut self, right: &Right) {
+        let Some(fd) = right.fd() else { return };
+        self.wait_set.remove(fd);
+        if self.wait_set.is_blind()
+            && let Some(other) = self.rights.values().find_map(Right::fd)
+        {
+            // Should it fail, `next_deadline` knows that nothing wakes the caller.
+            let _ = self.wait_set.add(other);
         }
     }
 

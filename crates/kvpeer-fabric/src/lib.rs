@@ -48,8 +48,7 @@
 //!   cargo test --target x86_64-unknown-linux-gnu -p kvpeer-fabric --tests
 //! # valgrind, on each test binary
 //! CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --leak-check=full --errors-for-leak-kinds=definite \
-//!   --error-exitcode=9 --suppressions=$PWD/crates/kvpeer-fabric/valgrind.supp" \
-//!   cargo test -p kvpeer-fabric --tests
+//!   --error-exitcode=9" cargo test -p kvpeer-fabric --tests
 //! # the same binaries on another libfabric
 //! LD_LIBRARY_PATH=/path/to/libfabric-2.x/lib cargo test -p kvpeer-fabric
 //! ```

@@ -76,12 +76,10 @@ impl Right {
         Self { id, stage: Stage::Opening, traffic: Traffic::default() }
     }
 
-    /// The endpoint was made. Answers what the peer must know.
-    pub(crate) fn opened(&mut self, endpoint: Endpoint) -> Result<Vec<u8>, FabricError> {
-        let metadata = endpoint.metadata()?;
+    /// The endpoint was made.
+    pub(crate) fn opened(&mut self, endpoint: Endpoint) {
         self.stage =
             Stage::Open(Lane { endpoint, peer_blocks: None, failed: false, deaf: false, busy: false });
-        Ok(metadata)
     }
 
     /// Admits the peer, with a region of `blocks` blocks and `len` bytes.

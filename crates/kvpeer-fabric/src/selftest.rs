@@ -27,8 +27,10 @@ const BLOCK_LEN: usize = 64 << 10;
 pub(crate) fn run(domain: &Arc<Domain>) -> Result<(), FabricError> {
     let scratch = Arc::new(Scratch::new());
     let window = 4;
-    let mut writer = Endpoint::open(Arc::clone(domain), Arc::<Scratch>::clone(&scratch), window)?;
-    let mut target = Endpoint::open(Arc::clone(domain), Arc::<Scratch>::clone(&scratch), window)?;
+    let mut writer =
+        Endpoint::open(Arc::clone(domain), Arc::<Scratch>::clone(&scratch), scratch.len(), window)?;
+    let mut target =
+        Endpoint::open(Arc::clone(domain), Arc::<Scratch>::clone(&scratch), scratch.len(), window)?;
     let their_bytes = target.metadata()?;
     let expected = Expected {
         provider: domain.provider(),

@@ -4,7 +4,9 @@
 
 mod support;
 
-use kvpeer_fabric::{FabricEvent, Refusal, RightId, TransferEnd};
+use std::net::Ipv6Addr;
+
+use kvpeer_fabric::{FabricError, FabricEvent, MetadataError, Refusal, RightId, TransferEnd};
 use support::{Node, link, pump, xfer};
 
 const A: RightId = RightId(1);
@@ -140,15 +142,30 @@ fn an_empty_transfer_is_done_and_a_cancelled_one_is_not_posted() {
 }
 
 #[test]
-fn a_sleeping_node_is_woken_by_its_descriptor() {
-    let (mut a, mut b) = (Node::new(64 << 10, 64), Node::new(64 << 10, 64));
-    link(&mut a, A, &mut b, B);
-    let blocks: Vec<u32> = (0..64).collect();
-    let mut idle = 0;
-    for seq in 0..20 {
-        a.fabric.write(xfer(A, seq), &blocks, &blocks);
-        idle += pump(&mut [&mut a, &mut b], |nodes| nodes[0].end_of(xfer(A, seq)).is_some()).idle;
+fn it_works_over_ipv6_too() {
+    let bind = Ipv6Addr::LOCALHOST.into();
+    if std::net::TcpListener::bind((bind, 0)).is_err() {
+        eprintln!("not tested: this host has no IPv6 loopback");
+        return;
     }
-    // The first write connects, by timer; after that a few idle waits are the scheduler's.
-    assert!(idle <= 20, "{idle} waits ended without a wake-up");
+    let (mut a, mut b) = (Node::with(4096, 4, |c| c.bind = bind), Node::with(4096, 4, |c| c.bind = bind));
+    link(&mut a, A, &mut b, B);
+    a.fill_block(0, 6);
+    a.fabric.write(xfer(A, 1), &[0], &[3]);
+    pump(&mut [&mut a, &mut b], |nodes| nodes[0].end_of(xfer(A, 1)).is_some());
+    assert!(a.end_of(xfer(A, 1)) == Some(&TransferEnd::Done) && b.block_is(3, 6));
+    // The families do not mix, and that is said at once.
+    let mut v4 = Node::new(4096, 4);
+    let of_v4 = v4.open_right(A);
+    a.fabric.close_right(A);
+    pump(&mut [&mut a], |nodes| nodes[0].closed(A).is_some());
+    a.events.clear();
+    a.open_right(A);
+    a.events.clear();
+    a.fabric.register(A, v4.peer_region(), &of_v4);
+    pump(&mut [&mut a], |nodes| !nodes[0].events.is_empty());
+    let refused = FabricError::Metadata(MetadataError::Name {
+        reason: "not the length of a socket address of our family",
+    });
+    assert_eq!(a.events, [FabricEvent::Registered { right: A, result: Err(refused) }]);
 }
