@@ -14,7 +14,7 @@ mod endpoint;
 mod event;
 mod ids;
 mod input;
-mod key_index;
+mod key_map;
 mod reason;
 mod server;
 mod status;

@@ -9,7 +9,7 @@ use super::{Consumer, Fetching, Load, LoadState, RequestState, Tables, wait_ms};
 use crate::block_set::NotAdded;
 use crate::cx::Cx;
 use crate::deadlines::Due;
-use crate::key_index::KeyIndex;
+use crate::key_map::KeyMap;
 use crate::{
     BlockIdx, CloseReason, Count, Destination, JobId, LoadFailure, LoadOutcome, Misuse, PeerId, RequestId,
 };
@@ -83,7 +83,7 @@ pub(crate) fn check_keys(keys: Keys<'_>, blocks: usize, limit: usize) -> Result<
     if keys.len() > limit {
         return Err(Misuse::TooManyKeys { keys: keys.len(), limit });
     }
-    KeyIndex::build(keys).map(|_| ()).map_err(|_| Misuse::DoubledKey)
+    KeyMap::build(keys).map(|_| ()).map_err(|_| Misuse::DoubledKey)
 }
 
 impl Consumer<'_> {

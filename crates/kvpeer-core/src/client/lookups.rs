@@ -5,10 +5,10 @@ use core::time::Duration;
 
 use kvpeer_wire::{BitsBuf, Key, KeysBuf, Lookup, LookupId, LookupResp, Msg, RequestName, Round};
 
-use super::{Asked, Consumer, Probe, RequestState, Tables};
+use super::{Asked, Consumer, RequestState, Tables};
 use crate::cx::Cx;
 use crate::deadlines::Due;
-use crate::{Count, Event, KeyBuf, LookupState, RequestId, Time};
+use crate::{Count, Event, LookupState, RequestId, Time};
 
 impl Tables {
     /// What is known about a key; its first sight puts it down for the next flush.
@@ -18,23 +18,11 @@ impl Tables {
             RequestState::Failed(_) => return LookupState::Miss,
             RequestState::Open => {}
         }
-        let wanted = KeyBuf::from(key);
-        match request.probes.get(&wanted) {
-            Some(Probe::Pending) => return LookupState::Pending,
-            Some(Probe::Hit { until }) if now < *until => return LookupState::Hit,
-            Some(Probe::Miss) => return LookupState::Miss,
-            Some(Probe::GaveUp) => {
-                request.probes.remove(&wanted);
-                return LookupState::Miss;
-            }
-            Some(Probe::Hit { .. }) | None => {}
-        }
-        request.probes.insert(wanted, Probe::Pending);
-        request.fresh.push(key);
-        if !self.fresh.contains(name.as_str()) {
+        let state = request.probes.look_up(now, key);
+        if state == LookupState::Pending && request.probes.is_fresh() && !self.fresh.contains(name.as_str()) {
             self.fresh.insert(RequestId::from(name));
         }
-        LookupState::Pending
+        state
     }
 
     /// Takes the keys that wait for a flush, by request.
@@ -42,7 +30,7 @@ impl Tables {
         let ids = core::mem::take(&mut self.fresh);
         let fresh = ids.into_iter().filter_map(|id| {
             let request = self.requests.get_mut(&id)?;
-            Some((id, core::mem::take(&mut request.fresh)))
+            Some((id, request.probes.take_fresh()))
         });
         fresh.collect()
     }
@@ -50,11 +38,7 @@ impl Tables {
     /// Keys that get no answer: a miss once, then unknown again.
     pub(crate) fn give_up(&mut self, cx: &mut Cx<'_>, id: &RequestId, keys: &KeysBuf) {
         let Some(request) = self.requests.get_mut(id) else { return };
-        for key in keys.as_keys().iter() {
-            if let Some(probe @ Probe::Pending) = request.probes.get_mut(&KeyBuf::from(key)) {
-                *probe = Probe::GaveUp;
-            }
-        }
+        request.probes.give_up(keys.as_keys());
         cx.tell(Event::LookupAnswered { request: id });
     }
 }
@@ -100,9 +84,7 @@ impl Consumer<'_> {
             }
             asked.answered.set(at);
             asked.left -= 1;
-            if let Some(probe @ Probe::Pending) = request.probes.get_mut(&KeyBuf::from(key)) {
-                *probe = if hit { Probe::Hit { until } } else { Probe::Miss };
-            }
+            request.probes.answer(key, hit.then_some(until));
         }
         if asked.left == before {
             return;
@@ -129,7 +111,6 @@ impl Consumer<'_> {
         }
         cx.disarm(&mut request.open_due, Due::Lookup(id.clone()));
         request.probes.clear();
-        request.fresh = KeysBuf::new();
         self.tables.fresh.remove(id);
         let round = request.round.take();
         let ours = request.told.replace(self.epoch) == Some(self.epoch);

@@ -2,6 +2,7 @@
 
 mod loads;
 mod lookups;
+mod probes;
 mod requests;
 
 use alloc::boxed::Box;
@@ -13,7 +14,9 @@ use kvpeer_wire::{BitsBuf, KeysBuf, LookupId, Round, Supply};
 
 use crate::block_set::BlockSet;
 use crate::cx::Line;
-use crate::{BlockIdx, CloseReason, Epoch, JobId, KeyBuf, LoadFailure, PeerId, RequestId, Time};
+use crate::{BlockIdx, CloseReason, Epoch, JobId, LoadFailure, PeerId, RequestId, Time};
+
+use probes::Probes;
 
 pub(crate) use loads::{Accepted, Whereabouts, check_keys};
 
@@ -49,9 +52,7 @@ pub(crate) struct Request {
     pub(crate) supply: Supply,
     pub(crate) state: RequestState,
     pub(crate) loads: BTreeSet<JobId>,
-    probes: BTreeMap<KeyBuf, Probe>,
-    /// Keys that `lookup` saw for the first time since the last flush.
-    fresh: KeysBuf,
+    probes: Probes,
     /// Lookups on the wire, and when they are given up.
     open: BTreeSet<LookupId>,
     open_due: Option<Time>,
@@ -65,18 +66,6 @@ pub(crate) enum RequestState {
     Open,
     /// Its session ended under it.
     Failed(CloseReason),
-}
-
-/// What is known of one key at the source.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Probe {
-    Pending,
-    Hit {
-        until: Time,
-    },
-    Miss,
-    /// Not answered in time: a miss once, then unknown again.
-    GaveUp,
 }
 
 /// A lookup on the wire.

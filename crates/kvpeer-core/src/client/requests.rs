@@ -1,12 +1,12 @@
 //! Requests: opened and finished by the engine, failed by the end of their session.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use kvpeer_wire::{Bits, KeysBuf, RequestName, Supply};
+use kvpeer_wire::{Bits, RequestName, Supply};
 
-use super::{Consumer, LoadState, Probe, Request, RequestState, Tables};
+use super::{Consumer, LoadState, Probes, Request, RequestState, Tables};
 use crate::cx::Cx;
 use crate::deadlines::Due;
 use crate::endpoint::count;
@@ -39,8 +39,7 @@ impl Tables {
                     supply,
                     state: RequestState::Open,
                     loads: BTreeSet::new(),
-                    probes: BTreeMap::new(),
-                    fresh: KeysBuf::new(),
+                    probes: Probes::default(),
                     open: BTreeSet::new(),
                     open_due: None,
                     told: None,
@@ -103,7 +102,6 @@ impl Tables {
             RequestState::Open => found.state = RequestState::Failed(reason),
         }
         found.probes.clear();
-        found.fresh = KeysBuf::new();
         self.fresh.remove(request);
         cx.tell(Event::RequestFailed { request, reason });
     }
@@ -125,8 +123,7 @@ impl Consumer<'_> {
             request.open.clear();
             request.round = None;
             request.told = None;
-            // What the peer said is void without its pins; what it was never asked is still to be asked.
-            request.probes.retain(|_, probe| *probe == Probe::Pending);
+            request.probes.forget_answers();
             if was_busy {
                 self.tables.fail_request(cx, &id, reason);
             }

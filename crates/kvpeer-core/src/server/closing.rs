@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use kvpeer_wire::{Failure, Release};
 
+use super::fetches::runs;
 use super::jobs::Stage;
 use super::lookups::PIN_SIZE;
 use super::{Ending, Fetching, Holder, Pin, Producer, RoundId, Serving, Slot};
@@ -24,7 +25,8 @@ impl Producer<'_> {
 
     /// Pins that nobody fetches.
     pub(super) fn unpin(&mut self, cx: &mut Cx<'_>, pins: &[Pin]) {
-        pins.iter().for_each(|pin| self.tables.lose(cx, pin.source.job, 1, Stage::Offered, None));
+        let runs = runs(pins.iter().map(|pin| pin.source.job));
+        runs.for_each(|(job, count)| self.tables.lose(cx, job, count, Stage::Offered, None));
     }
 
     /// A lookup's pins were not fetched in time.

@@ -4,15 +4,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use kvpeer_wire::{
-    AbortAck, AbortFetch, Blocks, Failure, Fetch, FetchProgress, Keys, Msg, Outcome, RequestName, Round,
-    Supply, TransferDone,
+    AbortAck, AbortFetch, BitsBuf, Blocks, Failure, Fetch, FetchProgress, Keys, KeysBuf, Msg, Outcome,
+    RequestName, Round, Supply, TransferDone,
 };
 
 use super::{Ending, Fetching, Pin, Producer, RoundId, Serving, Slot, Source, Told, Wanted, Writes};
 use crate::cx::Cx;
 use crate::deadlines::Due;
-use crate::key_index::KeyIndex;
-use crate::{Action, Count, RequestId, StoreFailure, XferId};
+use crate::key_map::KeyMap;
+use crate::{Action, Count, JobId, RequestId, StoreFailure, XferId};
 
 /// What a fetch keeps beside what it demands, in bytes; rounded up.
 const FETCH_OVERHEAD: usize = 512;
@@ -30,11 +30,8 @@ impl Producer<'_> {
         };
         match opened {
             Ok(fetching) => {
-                fetching
-                    .slots
-                    .iter()
-                    .filter_map(Slot::source)
-                    .for_each(|source| self.tables.claim(cx, source.job));
+                let claimed = fetching.slots.iter().filter_map(Slot::source).map(|source| source.job);
+                runs(claimed).for_each(|(job, count)| self.tables.claim(cx, job, count));
                 self.unpin(cx, &pins);
                 self.begin(cx, id, fetching);
             }
@@ -57,21 +54,21 @@ impl Producer<'_> {
             | Failure::NotYours
             | Failure::Other(_) => {}
         }
-        let landed = kvpeer_wire::BitsBuf::zeros(u32::try_from(msg.demand.len()).unwrap_or(u32::MAX));
+        let landed = BitsBuf::zeros(u32::try_from(msg.demand.len()).unwrap_or(u32::MAX));
         let outcome = Outcome::Failed { why, settled: true, landed: landed.as_bits() };
         self.line
             .send(cx, Msg::TransferDone(TransferDone { request: msg.request, round: msg.round, outcome }));
     }
 
     /// What every fetch must pass, whatever its supply.
-    fn check_fetch(&self, cx: &Cx<'_>, id: &RoundId, msg: &Fetch<'_>) -> Result<KeyIndex, Failure> {
+    fn check_fetch(&self, cx: &Cx<'_>, id: &RoundId, msg: &Fetch<'_>) -> Result<KeyMap, Failure> {
         if self.session.closing.is_some() {
             return Err(Failure::Closing);
         }
         if !distinct_and_below(msg.demand.blocks(), self.region.num_blocks) {
             return Err(Failure::Malformed);
         }
-        let index = KeyIndex::build(msg.demand.keys()).map_err(|_| Failure::Malformed)?;
+        let index = KeyMap::build(msg.demand.keys()).map_err(|_| Failure::Malformed)?;
         let fits = self.admits_round(cx, id) && self.may_keep(cx, fetch_size(msg));
         if fits { Ok(index) } else { Err(Failure::Overloaded) }
     }
@@ -89,7 +86,7 @@ impl Producer<'_> {
         let mut slots = alloc::vec![Slot::Waiting; msg.demand.len()];
         let mut unused = Vec::new();
         for pin in pins.iter() {
-            match index.find(keys, pin.key.as_key()).and_then(|at| slots.get_mut(at)) {
+            match index.find(keys, pin.key.as_key()).and_then(|at| slots.get_mut(at as usize)) {
                 Some(slot @ Slot::Waiting) => *slot = Slot::Claimed(pin.source),
                 Some(_) | None => unused.push(pin.clone()),
             }
@@ -154,7 +151,7 @@ impl Producer<'_> {
     }
 
     /// A store for a request that is bound here meets the demand that waits for it.
-    pub(crate) fn stored(&mut self, cx: &mut Cx<'_>, request: &RequestId, job: crate::JobId, keys: Keys<'_>) {
+    pub(crate) fn stored(&mut self, cx: &mut Cx<'_>, request: &RequestId, job: JobId, keys: Keys<'_>) {
         self.meet(cx, request, keys);
         self.tables.drop_unmet(cx, request, job);
     }
@@ -177,13 +174,13 @@ impl Producer<'_> {
             let idle = fetching.posted == fetching.queue.len();
             for key in keys.iter() {
                 let Some(at) = wanted.index.find(wanted.keys.as_keys(), key) else { continue };
-                let Some(slot @ Slot::Waiting) = fetching.slots.get_mut(at) else { continue };
+                let Some(slot @ Slot::Waiting) = fetching.slots.get_mut(at as usize) else { continue };
                 let Some(pool) = self.tables.pools.get_mut(request) else { continue };
                 let Some((job, block)) = pool.take(key) else { continue };
                 *slot = Slot::Claimed(Source { job, block });
-                fetching.queue.push(at as u32);
+                fetching.queue.push(at);
                 fetching.waiting -= 1;
-                self.tables.claim(cx, job);
+                self.tables.claim(cx, job, 1);
             }
             self.session.parked -= before - fetching.waiting;
             if idle && fetching.posted < fetching.queue.len() {
@@ -327,19 +324,22 @@ impl Producer<'_> {
 
     /// Every block of an ended fetch goes to the consumer, back to the pool, or is lost to its job.
     fn settle_slots(&mut self, cx: &mut Cx<'_>, id: &RoundId, fetching: &Fetching) {
-        let mut given_back = kvpeer_wire::KeysBuf::new();
         if let Some(pool) = self.tables.pools.get_mut(&id.request) {
             pool.demand.remove(&id.round);
         }
+        let told = matches!(fetching.ending, Ending::Going | Ending::Failing(_));
+        let landed = fetching.slots.iter().filter_map(|slot| match slot {
+            Slot::Landed(source) if told => Some(source.job),
+            Slot::Landed(_) | Slot::Waiting | Slot::Claimed(_) | Slot::Posted(_) | Slot::Lost => None,
+        });
+        runs(landed).for_each(|(job, count)| self.tables.deliver(cx, job, count));
+        let mut given_back = KeysBuf::new();
         for (at, slot) in fetching.slots.iter().enumerate() {
-            let (Slot::Claimed(source) | Slot::Posted(source) | Slot::Landed(source)) = slot else {
-                continue;
+            let source = match slot {
+                Slot::Claimed(source) | Slot::Posted(source) => source,
+                Slot::Landed(source) if !told => source,
+                Slot::Landed(_) | Slot::Waiting | Slot::Lost => continue,
             };
-            let told = matches!(fetching.ending, Ending::Going | Ending::Failing(_));
-            if told && matches!(slot, Slot::Landed(_)) {
-                self.tables.deliver(cx, source.job);
-                continue;
-            }
             let key = fetching.wanted.as_ref().and_then(|wanted| wanted.keys.as_keys().get(at));
             let pool = self.tables.pools.get(&id.request);
             let takes_back = pool.is_some_and(|pool| pool.is_bound_to(self.epoch) && pool.takes_back());
@@ -353,8 +353,10 @@ impl Producer<'_> {
                 None => self.tables.unclaim(cx, source.job, self.why_lost(fetching.ending)),
             }
         }
-        self.meet(cx, &id.request, given_back.as_keys());
-        self.tables.tend(cx, &id.request);
+        if fetching.wanted.is_some() {
+            self.meet(cx, &id.request, given_back.as_keys());
+            self.tables.tend(cx, &id.request);
+        }
     }
 
     pub(super) fn why_lost(&self, ending: Ending) -> Option<StoreFailure> {
@@ -391,8 +393,8 @@ impl Fetching {
         }
     }
 
-    fn landed_bits(&self) -> kvpeer_wire::BitsBuf {
-        let mut bits = kvpeer_wire::BitsBuf::zeros(count(self.slots.len()));
+    fn landed_bits(&self) -> BitsBuf {
+        let mut bits = BitsBuf::zeros(count(self.slots.len()));
         for (at, slot) in (0u32..).zip(&self.slots) {
             if let Slot::Landed(_) = slot {
                 bits.set(at);
@@ -417,9 +419,27 @@ fn fetch_size(msg: &Fetch<'_>) -> usize {
 }
 
 fn distinct_and_below(blocks: Blocks<'_>, limit: u32) -> bool {
+    let mut last = None;
+    let ascending = blocks.iter().all(|block| last.replace(block).is_none_or(|last| last < block));
+    if ascending {
+        return last.is_none_or(|last| last < limit);
+    }
     let mut sorted: Vec<u32> = blocks.iter().collect();
     sorted.sort_unstable();
     sorted.last().is_none_or(|last| *last < limit) && !sorted.array_windows().any(|[a, b]| a == b)
+}
+
+/// Stretches of equal jobs, with their lengths.
+pub(super) fn runs(jobs: impl Iterator<Item = JobId>) -> impl Iterator<Item = (JobId, u32)> {
+    let mut jobs = jobs.peekable();
+    core::iter::from_fn(move || {
+        let job = jobs.next()?;
+        let mut count = 1;
+        while jobs.next_if_eq(&job).is_some() {
+            count += 1;
+        }
+        Some((job, count))
+    })
 }
 
 fn count(blocks: usize) -> u32 {

@@ -31,22 +31,22 @@ impl Job {
 }
 
 impl Tables {
-    /// A round takes an offered block. The match stops a pin's time to live.
-    pub(super) fn claim(&mut self, cx: &mut Cx<'_>, job: JobId) {
+    /// A round takes offered blocks. The match stops a pin's time to live.
+    pub(super) fn claim(&mut self, cx: &mut Cx<'_>, job: JobId, count: u32) {
         let Some(found) = self.jobs.get_mut(&job) else { return };
-        found.offered -= 1;
-        found.claimed += 1;
+        found.offered -= count;
+        found.claimed += count;
         match found.origin {
             Origin::Store => {}
             Origin::Pin(..) => cx.disarm(&mut found.due, Due::Pin(job)),
         }
     }
 
-    /// A claimed block has reached the consumer.
-    pub(super) fn deliver(&mut self, cx: &mut Cx<'_>, job: JobId) {
+    /// Claimed blocks have reached the consumer.
+    pub(super) fn deliver(&mut self, cx: &mut Cx<'_>, job: JobId, count: u32) {
         if let Some(found) = self.jobs.get_mut(&job) {
-            found.claimed -= 1;
-            found.delivered += 1;
+            found.claimed -= count;
+            found.delivered += count;
         }
         self.settle(cx, job);
     }

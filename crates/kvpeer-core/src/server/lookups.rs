@@ -7,7 +7,7 @@ use kvpeer_wire::{Bits, BitsBuf, Lookup, LookupId, LookupResp, Msg};
 use super::{Asked, Job, Offer, Origin, Pin, Probing, Producer, RoundId, Serving, Source};
 use crate::cx::Cx;
 use crate::deadlines::Due;
-use crate::key_index::KeyIndex;
+use crate::key_map::KeyMap;
 use crate::{Action, BlockIdx, Count, Event, JobId, KeyAt, KeyBuf, ProbeId, RequestId, StoreOutcome};
 
 /// What a lookup keeps beside its keys, and a pin altogether, in bytes; rounded up.
@@ -77,7 +77,7 @@ impl Producer<'_> {
         {
             return Some(Some(Count::Overloaded));
         }
-        KeyIndex::build(msg.keys).err().map(|_| Some(Count::MalformedLookup))
+        KeyMap::build(msg.keys).err().map(|_| Some(Count::MalformedLookup))
     }
 
     fn ask_cache(&self, cx: &mut Cx<'_>, probe: ProbeId, asked: &Asked) {
@@ -101,17 +101,18 @@ impl Producer<'_> {
     pub(crate) fn probed(&mut self, cx: &mut Cx<'_>, seq: u64, answer: Answer<'_>) {
         let Some(mut asked) = self.session.lookups.remove(&seq) else { return late(cx, answer.pin) };
         let probe = ProbeId { epoch: self.epoch, seq };
-        let (hits, odd) = sound_hits(&asked, answer, cx.config.region.num_blocks);
-        let mut settled: Vec<KeyAt> = answer.hits.iter().map(|(at, _)| *at).collect();
-        settled.extend_from_slice(answer.misses);
-        settled.sort_unstable();
-        if odd {
-            cx.count(Count::BadAnswer);
+        let (mut hits, mut misses) = (Vec::new(), Vec::new());
+        let answer = Answer {
+            pin: answer.pin,
+            hits: ascending(answer.hits, &mut hits, |(at, _)| *at),
+            misses: ascending(answer.misses, &mut misses, |at| *at),
+        };
+        match answer.pin {
+            Some(job) => self.pin(cx, &mut asked, job, answer.hits),
+            None if answer.hits.is_empty() => {}
+            None => cx.count(Count::BadAnswer),
         }
-        if let Some(job) = answer.pin {
-            self.pin(cx, &mut asked, job, &hits);
-        }
-        asked.open.retain(|at| settled.binary_search(at).is_err());
+        close_answered(&mut asked.open, answer);
         self.tell_prefix(cx, &mut asked);
         if asked.open.is_empty() {
             self.end_lookup(cx, probe, asked);
@@ -133,18 +134,13 @@ impl Producer<'_> {
         if !room {
             cx.count(Count::Overloaded);
         }
-        let Some(Serving::Probing(probing)) = self.session.rounds.get_mut(&asked.id) else {
-            return late(cx, Some(job));
+        let total = match self.session.rounds.get_mut(&asked.id) {
+            Some(Serving::Probing(probing)) if room => put_down(&mut probing.pins, asked, job, hits, cx),
+            Some(Serving::Probing(_) | Serving::Fetching(_)) | None => 0,
         };
-        if hits.is_empty() || !room {
+        if total == 0 {
             return cx.tell(Event::StoreFinished { job, outcome: StoreOutcome::Unclaimed });
         }
-        for (at, block) in hits {
-            let Some(key) = asked.keys.as_keys().get(at.0 as usize) else { continue };
-            asked.hits.set(at.0);
-            probing.pins.push(Pin { key: KeyBuf::from(key), source: Source { job, block: *block } });
-        }
-        let total = u32::try_from(hits.len()).unwrap_or(u32::MAX);
         let new = Job {
             request: asked.id.request.clone(),
             origin: Origin::Pin(self.epoch, asked.id.round),
@@ -157,8 +153,8 @@ impl Producer<'_> {
             due: Some(cx.arm(cx.now + cx.config.timing.pin, Due::Pin(job))),
         };
         self.tables.jobs.insert(job, new);
-        self.session.pinned += hits.len();
-        self.keep(hits.len() * PIN_SIZE);
+        self.session.pinned += total as usize;
+        self.keep(total as usize * PIN_SIZE);
         asked.pinned_at = asked.pinned_at.or(Some(cx.now));
     }
 
@@ -260,17 +256,51 @@ pub(crate) fn late(cx: &mut Cx<'_>, pin: Option<JobId>) {
     }
 }
 
-/// The hits that make sense, and whether others were among them.
-fn sound_hits(asked: &Asked, answer: Answer<'_>, num_blocks: u32) -> (Vec<(KeyAt, BlockIdx)>, bool) {
-    let mut hits: Vec<(KeyAt, BlockIdx)> = match answer.pin {
-        Some(_) => answer.hits.to_vec(),
-        None => Vec::new(),
-    };
-    hits.retain(|(at, block)| *block < num_blocks && asked.open.binary_search(at).is_ok());
-    hits.sort_unstable();
-    hits.dedup_by_key(|(at, _)| *at);
-    let odd = hits.len() != answer.hits.len();
-    (hits, odd)
+/// The answers in strictly increasing order of their keys: as they are, or a copy put in order.
+fn ascending<'a, T: Copy>(answers: &'a [T], copy: &'a mut Vec<T>, at: impl Fn(&T) -> KeyAt) -> &'a [T] {
+    if answers.array_windows().all(|[a, b]| at(a) < at(b)) {
+        return answers;
+    }
+    copy.extend_from_slice(answers);
+    copy.sort_by_key(&at);
+    copy.dedup_by_key(|answer| at(answer));
+    copy
+}
+
+/// Adds a pin for every hit on a key that is open and a block that is ours; returns how many.
+fn put_down(
+    pins: &mut Vec<Pin>,
+    asked: &mut Asked,
+    job: JobId,
+    hits: &[(KeyAt, BlockIdx)],
+    cx: &mut Cx<'_>,
+) -> u32 {
+    let before = pins.len();
+    pins.reserve(hits.len());
+    let mut open = asked.open.iter().peekable();
+    for (at, block) in hits {
+        while open.next_if(|next| *next < at).is_some() {}
+        let sound = open.peek() == Some(&at) && *block < cx.config.region.num_blocks;
+        match asked.keys.as_keys().get(at.0 as usize).filter(|_| sound) {
+            Some(key) => {
+                asked.hits.set(at.0);
+                pins.push(Pin { key: KeyBuf::from(key), source: Source { job, block: *block } });
+            }
+            None => cx.count(Count::BadAnswer),
+        }
+    }
+    (pins.len() - before) as u32
+}
+
+/// Keys that are answered, as hits or as misses, are open no more.
+fn close_answered(open: &mut Vec<KeyAt>, answer: Answer<'_>) {
+    let mut hits = answer.hits.iter().map(|(at, _)| at).peekable();
+    let mut misses = answer.misses.iter().peekable();
+    open.retain(|at| {
+        while hits.next_if(|next| *next < at).is_some() {}
+        while misses.next_if(|next| *next < at).is_some() {}
+        hits.peek() != Some(&at) && misses.peek() != Some(&at)
+    });
 }
 
 fn part_of(all: Bits<'_>, from: u32, to: u32) -> BitsBuf {

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use kvpeer_wire::{BitsBuf, Failure, KeysBuf, LookupId, RegionInfo, Round};
 
 use crate::cx::Line;
-use crate::key_index::KeyIndex;
+use crate::key_map::KeyMap;
 use crate::{BlockIdx, CloseReason, Epoch, JobId, KeyAt, KeyBuf, PeerId, RequestId, StoreFailure, Time};
 
 pub(crate) use lookups::{Answer, late};
@@ -130,7 +130,7 @@ pub(crate) struct Fetching {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Wanted {
     keys: KeysBuf,
-    index: KeyIndex,
+    index: KeyMap,
 }
 
 /// The last `fetch_progress`.

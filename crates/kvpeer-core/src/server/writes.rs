@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use kvpeer_wire::Failure;
 
+use super::fetches::runs;
 use super::jobs::Stage;
 use super::{Ending, Fetching, Producer, RoundId, Slot, Writes, Xfer};
 use crate::cx::Cx;
@@ -148,7 +149,8 @@ impl Producer<'_> {
                 Slot::Lost
             });
         }
-        jobs.into_iter().for_each(|job| self.tables.lose(cx, job, 1, Stage::Claimed, why));
+        let runs = runs(jobs.into_iter());
+        runs.for_each(|(job, count)| self.tables.lose(cx, job, count, Stage::Claimed, why));
     }
 
     /// The engine says that nobody reads the blocks of this store any more, though its right could not be fenced.
