@@ -10,8 +10,14 @@ fn a_program_without_std_links_and_runs() {
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     build.args(["build", "--quiet", "--locked", "--manifest-path"]).arg(package.join("Cargo.toml"));
     build.arg("--target-dir").arg(&target);
-    // Sanitizers and coverage need std.
-    for variable in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"] {
+    // Sanitizers and coverage need std, and a target moves what is built.
+    for variable in [
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "CARGO_BUILD_TARGET",
+    ] {
         build.env_remove(variable);
     }
     let built = build.status().expect("cargo starts");

@@ -70,6 +70,21 @@ proptest! {
     }
 }
 
+/// However much was read before, there is room, and what was read is still there.
+#[test]
+fn there_is_room_in_front_too() {
+    let mut reader = reader();
+    let ping = frame(5, &[1]);
+    reader.feed(&ping.repeat(10));
+    reader.feed(&ping[..3]);
+    for _ in 0..10 {
+        assert!(next(&mut reader).unwrap().is_some());
+    }
+    assert_eq!(reader.spare(1).len(), 10 * ping.len(), "the room of what was taken out is used again");
+    reader.feed(&ping[3..]);
+    assert_eq!(next(&mut reader).unwrap().unwrap().body(), [1]);
+}
+
 #[test]
 fn one_byte_at_a_time() {
     let msg = Msg::Ping(Nonce(7));
@@ -151,6 +166,20 @@ fn large_frames_take_the_memory_and_small_ones_are_copied() {
     assert_eq!(third.body(), [2; 30]);
     assert!(second.into_buffer().capacity() >= large.len());
     assert!(reader.take_buffer().is_some_and(|buffer| buffer.capacity() < 1000), "the large memory has gone");
+}
+
+/// A burst of small frames that nobody took out in between.
+#[test]
+fn a_reader_does_not_keep_much_memory() {
+    let mut reader = reader();
+    let small = frame(0x81, &[2; 95]);
+    reader.feed(&small.repeat(3000));
+    for _ in 0..2999 {
+        assert_eq!(next(&mut reader).unwrap().unwrap().body(), [2; 95]);
+    }
+    assert!(reader.has_buffer());
+    assert!(next(&mut reader).unwrap().is_some());
+    assert!(!reader.has_buffer(), "300 kB that are not in use");
 }
 
 #[test]
