@@ -29,6 +29,8 @@ pub use kvpeer_core::{
 pub use admission::{Admission, AdmitAll, Candidate, Verdict};
 pub use cache::{Answer, BlockCache, BlockTable, NoBlocks, Pinned, Probe};
 pub use clock::Clock;
+#[cfg(feature = "tokio")]
+pub use driver::aio;
 pub use driver::{CallError, Events, NodeHandle, Part, Ticket};
 pub use event::{Event, LoadOutcome, Trouble, TroubleKind};
 #[cfg(feature = "fabric")]

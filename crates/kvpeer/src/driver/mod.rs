@@ -1,5 +1,7 @@
 //! Ways to drive a node that are not the engine's own loop.
 
+#[cfg(feature = "tokio")]
+pub mod aio;
 mod events;
 mod handle;
 mod thread;

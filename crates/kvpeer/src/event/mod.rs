@@ -1,5 +1,7 @@
 //! News for the engine, in a form that it can keep.
 
+#[cfg(feature = "tokio")]
+mod claims;
 mod queue;
 
 use std::fmt;
@@ -8,6 +10,8 @@ use std::time::Duration;
 use kvpeer_core::{CloseReason, Destination, JobId, LoadFailure, PeerId, RequestId, StoreOutcome};
 use kvpeer_wire::{BitsBuf, RejectCode};
 
+#[cfg(feature = "tokio")]
+pub(crate) use claims::{Claims, Wanted};
 pub(crate) use queue::{EventQueue, Wait};
 
 /// One piece of news.

@@ -15,6 +15,8 @@ pub(crate) struct EventQueue(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     arrived: Condvar,
+    #[cfg(feature = "tokio")]
+    claims: super::Claims,
 }
 
 #[derive(Debug)]
@@ -50,10 +52,17 @@ impl EventQueue {
     pub(crate) fn new(backlog: usize) -> Self {
         let events = VecDeque::new();
         let state = State { events, notices: 0, backlog, missed: 0, ends: Ends::Both, waker: None };
-        Self(Arc::new(Shared { state: Mutex::new(state), arrived: Condvar::new() }))
+        Self(Arc::new(Shared {
+            state: Mutex::new(state),
+            arrived: Condvar::new(),
+            #[cfg(feature = "tokio")]
+            claims: super::Claims::default(),
+        }))
     }
 
     pub(crate) fn push(&self, event: Event) {
+        #[cfg(feature = "tokio")]
+        let Some(event) = self.0.claims.offer(event) else { return };
         let mut state = self.lock();
         match (state.ends, event.weight()) {
             (Ends::Giver, _) => return,
@@ -123,8 +132,16 @@ impl EventQueue {
         Poll::Pending
     }
 
+    /// Tasks that wait for certain events.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn claims(&self) -> &super::Claims {
+        &self.0.claims
+    }
+
     /// The node is gone.
     pub(crate) fn end(&self) {
+        #[cfg(feature = "tokio")]
+        self.0.claims.end();
         let mut state = self.lock();
         if state.ends == Ends::Both {
             state.ends = Ends::Taker;
