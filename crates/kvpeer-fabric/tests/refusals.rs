@@ -4,8 +4,6 @@
 
 mod support;
 
-use std::time::Duration;
-
 use kvpeer_fabric::{
     Fabric, FabricConfig, FabricError, FabricEvent, MetadataError, PeerRegion, Refusal, RightId, TransferEnd,
 };
@@ -175,21 +173,4 @@ fn a_configuration_that_cannot_work_is_refused_with_its_reason() {
     // An address of documentation networks, which no host has.
     let unknown = refused(|c| c.bind = "203.0.113.1".parse().expect("address"));
     assert!(unknown.contains("fi_") && unknown.contains("tcp"), "{unknown}");
-}
-
-#[test]
-fn a_peer_that_does_not_answer_stalls_the_write_once_and_closing_ends_it() {
-    let mut a = Node::with(64 << 10, 4, |config| config.write_deadline = Duration::from_millis(200));
-    let mut b = Node::new(64 << 10, 4);
-    link(&mut a, A, &mut b, B);
-    a.fabric.write(xfer(A, 1), &[0, 2], &[0, 2]);
-    // Only the writer is driven: the target never accepts the connection.
-    let stalled = FabricEvent::Stalled { right: A, xfer: xfer(A, 1) };
-    pump(&mut [&mut a], |nodes| nodes[0].events.contains(&stalled));
-    assert_eq!(a.end_of(xfer(A, 1)), None, "stalling is not an end");
-    a.fabric.close_right(A);
-    pump(&mut [&mut a], |nodes| nodes[0].closed(A).is_some());
-    assert_eq!(a.events.iter().filter(|event| **event == stalled).count(), 1);
-    assert_eq!(a.end_of(xfer(A, 1)), Some(&TransferEnd::Fenced));
-    assert_eq!(a.closed(A), Some(true));
 }
