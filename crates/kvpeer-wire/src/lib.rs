@@ -2,7 +2,12 @@
 //!
 //! Types here cannot hold an illegal message: keys have 1 to 64 bytes, a fetch has as many block indexes as
 //! keys, a bit set has exactly the bytes its count needs. Views ([`Keys`], [`Blocks`], [`Bits`], …) borrow
-//! from the frame they were decoded from, so decoding a message of any size allocates nothing.
+//! from the frame they were decoded from, so decoding a message of any size allocates nothing. (A `connect` built
+//! by hand may have too much metadata; [`Msg::encode`] refuses it.)
+//!
+//! A stream begins with a [`Preamble`], then come frames: a length, a [`Kind`], a body. [`Msg::encode`] writes a
+//! frame, [`FrameReader`] finds frames in what has come, [`Frame::decode`] or [`Msg::decode`] reads one. Bytes of
+//! a peer are hostile until then: each is a legal message or an error with a name, within [`Limits`].
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;

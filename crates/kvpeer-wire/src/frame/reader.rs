@@ -22,6 +22,43 @@ const KEPT_LEN: usize = 256 << 10;
 /// how much came ([`feed`](Self::feed) does both). Out comes, by [`next`](Self::next), first the peer's preamble,
 /// then frames. Call `next` until it gives nothing, then read again.
 ///
+/// ```
+/// # use kvpeer_wire::{Decoded, FrameReader, Incoming, Limits, Msg, Nonce, Preamble};
+/// # use std::{error::Error, io::Read};
+/// # fn on(_: Msg<'_>) {}
+/// fn serve(mut socket: impl Read) -> Result<(), Box<dyn Error>> {
+///     let limits = Limits::DEFAULT;
+///     let mut reader = FrameReader::new(limits.early_frame);
+///     let mut storage = Vec::new();
+///     loop {
+///         let count = socket.read(reader.spare(64 << 10))?;
+///         if count == 0 {
+///             return if reader.unread() == 0 { Ok(()) } else { Err("closed inside a frame".into()) };
+///         }
+///         reader.advance(count);
+///         while let Some(incoming) = reader.next(|| std::mem::take(&mut storage))? {
+///             match incoming {
+///                 Incoming::Preamble(theirs) => {
+///                     let version = Preamble::OURS.negotiate(theirs)?;
+///                     // … once our `connect_ack` was sent: reader.set_limit(limits.frame)
+///                 }
+///                 Incoming::Frame(frame) => {
+///                     match frame.decode(&limits)? {
+///                         Decoded::Msg(msg) => on(msg),
+///                         Decoded::Skipped { kind } => eprintln!("skipped a message of kind {kind}"),
+///                     }
+///                     storage = frame.into_buffer();
+///                 }
+///             }
+///         }
+///     }
+/// }
+/// # let mut stream = Preamble::OURS.to_bytes().to_vec();
+/// # Msg::Ping(Nonce(1)).encode(&mut stream).unwrap();
+/// # serve(stream.as_slice()).unwrap();
+/// # assert!(serve(&stream[..stream.len() - 1]).is_err());
+/// ```
+///
 /// # Memory
 /// A frame comes out with memory of its own, so that it can be handed on while the next bytes are read. Whichever
 /// is shorter is copied: a small frame into memory that the caller gives, or, when a large frame fills most of
