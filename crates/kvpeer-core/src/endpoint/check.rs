@@ -141,10 +141,10 @@ impl Endpoint {
                     Right::Closing { due } => {
                         due.is_some_and(|at| self.deadlines.contains(at, &Due::CloseRight(epoch)))
                     }
-                    Right::Unfenced => true,
+                    Right::Unfenced => !link.client.quarantined.is_empty() || !link.server.is_empty(),
                     Right::None | Right::Opening | Right::Open => false,
                 };
-                law(due, "a link that is down waits for its fence")?;
+                law(due, "a link that is down waits for its fence, or holds what has none")?;
             }
         }
         Ok(())

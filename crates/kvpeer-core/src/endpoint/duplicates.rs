@@ -55,7 +55,7 @@ impl Endpoint {
     ) -> Result<(), Refused> {
         let newest = self
             .links_to(peer)
-            .filter(|(epoch, link)| Some(*epoch) != except && link.is_live())
+            .filter(|(epoch, link)| Some(*epoch) != except && link.is_live() && link.is_trusted())
             .filter_map(|(_, link)| link.announced.as_ref().map(|it| it.incarnation))
             .max();
         match newest {
@@ -76,28 +76,29 @@ impl Endpoint {
         older.into_iter().for_each(|old| self.end(old, CloseReason::Superseded, out));
     }
 
-    /// Both sides dialled: the smaller id alone decides. Says `duplicate` when we do, and keep what we have.
-    pub(super) fn resolve_crossing(
-        &mut self,
-        peer: &PeerId,
-        incarnation: u64,
-        out: &mut dyn Sink,
-    ) -> Result<(), Refused> {
+    /// Our own dialled link to a peer who has dialled us as well, if it is for us to decide: the smaller id does.
+    fn crossing(&self, peer: &PeerId, incarnation: u64) -> Option<(Epoch, &Link)> {
         if self.config.identity.peer_id > *peer {
-            return Ok(());
+            return None;
         }
-        let ours = self.links_to(peer).find(|(_, link)| {
+        self.links.iter().map(|(epoch, link)| (*epoch, link)).find(|(_, link)| {
             let same_process = link.announced.as_ref().is_none_or(|it| it.incarnation == incarnation);
-            link.dialler == Dialler::Us && link.is_hopeful() && same_process
-        });
-        match ours.map(|(epoch, link)| (epoch, link.has_introduced_us())) {
-            Some((_, true)) => Err(Refused::new(RejectCode::Duplicate)),
-            Some((epoch, false)) => {
-                // Our dial may be unable to reach the peer, who has just reached us.
-                self.end(epoch, CloseReason::Duplicate, out);
-                Ok(())
-            }
-            None => Ok(()),
+            link.peer == *peer && link.dialler == Dialler::Us && link.is_hopeful() && same_process
+        })
+    }
+
+    /// Keeps our own link, once our `connect` has left on it: the peer's is a duplicate.
+    pub(super) fn check_crossing(&self, peer: &PeerId, incarnation: u64) -> Result<(), Refused> {
+        match self.crossing(peer, incarnation) {
+            Some((_, link)) if link.has_introduced_us() => Err(Refused::new(RejectCode::Duplicate)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A link of the peer's was admitted: our own dial, which may be unable to reach the peer, yields to it.
+    pub(super) fn yield_dial(&mut self, peer: &PeerId, incarnation: u64, out: &mut dyn Sink) {
+        if let Some((epoch, _)) = self.crossing(peer, incarnation) {
+            self.end(epoch, CloseReason::Duplicate, out);
         }
     }
 

@@ -111,7 +111,7 @@ impl Endpoint {
     /// The first message of a stranger.
     pub(super) fn introduced(&mut self, conn: ConnId, msg: &Connect<'_>, out: &mut dyn Sink) {
         let peer = PeerId::from(msg.peer_id);
-        let checked = self.check_stranger(&peer, msg, out);
+        let checked = self.check_stranger(&peer, msg);
         let epoch = match checked {
             Ok(()) => self.mint_epoch(),
             Err(refused) => return self.reject_stranger(conn, &peer, &refused, out),
@@ -129,12 +129,7 @@ impl Endpoint {
         self.begin_handshake(epoch, conn, out);
     }
 
-    fn check_stranger(
-        &mut self,
-        peer: &PeerId,
-        msg: &Connect<'_>,
-        out: &mut dyn Sink,
-    ) -> Result<(), Refused> {
+    fn check_stranger(&self, peer: &PeerId, msg: &Connect<'_>) -> Result<(), Refused> {
         self.check_connect(msg)?;
         self.check_incarnation(peer, msg.incarnation, None)?;
         if let Some(record) = self.peers.get(peer)
@@ -148,7 +143,7 @@ impl Endpoint {
         if !self.has_live_link(peer) && self.live_peers() >= self.config.limits.peers {
             return Err(Refused::new(RejectCode::TooManyPeers).retry_after(self.config.timing.redial.1));
         }
-        self.resolve_crossing(peer, msg.incarnation, out)
+        self.check_crossing(peer, msg.incarnation)
     }
 
     fn announced(&self, msg: &Connect<'_>) -> Announced {
@@ -208,19 +203,29 @@ impl Endpoint {
 
     pub(super) fn admitted(&mut self, epoch: Epoch, admit: bool, out: &mut dyn Sink) {
         let Some(link) = self.link_or_count(epoch, out) else { return };
-        let Phase::Handshaking { ours: ours @ Ours::Admitting, .. } = &mut link.phase else {
+        let Phase::Handshaking { ours: Ours::Admitting, .. } = &link.phase else {
             return out.count(Count::StaleEpoch);
         };
         if !admit {
             return self.reject(epoch, &Refused::new(RejectCode::Unauthorized), out);
         }
-        *ours = Ours::OpeningRight;
-        link.right = Right::Opening;
         let (peer, incarnation) = (link.peer.clone(), link.announced.as_ref().map(|it| it.incarnation));
-        if let Some(incarnation) = incarnation {
+        if let (Dialler::Them, Some(incarnation)) = (link.dialler, incarnation) {
+            // Much may have happened while admission was decided.
+            let still = self.check_incarnation(&peer, incarnation, Some(epoch));
+            if let Err(refused) = still.and_then(|()| self.check_crossing(&peer, incarnation)) {
+                return self.reject(epoch, &refused, out);
+            }
             self.supersede(epoch, &peer, incarnation, out);
+            self.yield_dial(&peer, incarnation, out);
         }
-        out.act(Action::OpenRight { epoch });
+        if let Some(link) = self.links.get_mut(&epoch)
+            && let Phase::Handshaking { ours, .. } = &mut link.phase
+        {
+            *ours = Ours::OpeningRight;
+            link.right = Right::Opening;
+            out.act(Action::OpenRight { epoch });
+        }
     }
 
     pub(super) fn right_opened(&mut self, epoch: Epoch, metadata: Option<&[u8]>, out: &mut dyn Sink) {

@@ -112,6 +112,18 @@ impl Link {
         }
     }
 
+    /// Whether the peer is who it says it is, as far as the embedder decides: we dialled it, or admitted it.
+    pub(super) fn is_trusted(&self) -> bool {
+        match self.phase {
+            Phase::Handshaking { ours: Ours::Admitting, .. } => self.dialler == Dialler::Us,
+            Phase::Dialing { .. }
+            | Phase::Handshaking { .. }
+            | Phase::Up
+            | Phase::Draining { .. }
+            | Phase::Down => true,
+        }
+    }
+
     /// Whether its connection is, or may yet be, there.
     pub(super) fn is_live(&self) -> bool {
         self.phase != Phase::Down

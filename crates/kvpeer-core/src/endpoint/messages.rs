@@ -185,6 +185,10 @@ impl Endpoint {
             Some(Some(reason)) => self.end(xfer.epoch, reason, out),
         }
         self.finish_drain(xfer.epoch, out);
+        // It may have been the last thing that a link without a fence was kept for.
+        if self.links.get(&xfer.epoch).is_some_and(|link| !link.is_live()) {
+            self.tidy(xfer.epoch, out);
+        }
     }
 
     pub(super) fn probed(&mut self, probe: ProbeId, answer: Answer<'_>, out: &mut dyn Sink) {

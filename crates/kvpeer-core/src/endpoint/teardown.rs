@@ -23,6 +23,7 @@ impl Endpoint {
         let Some(link) = self.links.get(&epoch) else { return };
         match link.phase {
             Phase::Up if reason.is_voluntary() => self.drain(epoch, reason, out),
+            Phase::Draining { .. } if reason.stops_reading() => self.stop_reading(epoch, reason, out),
             Phase::Draining { .. } if reason.is_voluntary() => {}
             Phase::Draining { reason: first, .. } => self.go_down(epoch, first, out),
             Phase::Dialing { .. } => {
@@ -45,6 +46,16 @@ impl Endpoint {
         }
         self.producer(epoch, out, |producer, cx| producer.begin_closing(cx, reason));
         self.consumer(epoch, out, |consumer, cx| consumer.abort_all(cx, LoadFailure::Session(reason)));
+        self.finish_drain(epoch, out);
+    }
+
+    /// A peer that breaks the protocol while its session drains is not read any more either.
+    fn stop_reading(&mut self, epoch: Epoch, verdict: CloseReason, out: &mut dyn Sink) {
+        if let Some(link) = self.links.get_mut(&epoch)
+            && let Phase::Draining { reason, .. } = &mut link.phase
+        {
+            *reason = verdict;
+        }
         self.finish_drain(epoch, out);
     }
 

@@ -200,6 +200,9 @@ impl Tables {
             return Err(failure);
         }
         let bound = self.bound.get(&epoch).copied().unwrap_or(0);
+        if bound >= cx.config.limits.requests && self.holder(id.as_name()) != Some(epoch) {
+            return Err(Failure::Overloaded);
+        }
         let pool = self.pools.entry(id.clone()).or_insert_with(|| Pool::unbound(None));
         match pool.holder {
             Holder::Bound(holder) if holder == epoch => return Ok(()),
@@ -210,10 +213,6 @@ impl Tables {
             Holder::Unbound if pool.consumer.as_ref().is_some_and(|named| named != peer) => {
                 cx.count(Count::NotYours);
                 return Err(Failure::NotYours);
-            }
-            Holder::Unbound if bound >= cx.config.limits.requests => {
-                self.tend(cx, id);
-                return Err(Failure::Overloaded);
             }
             Holder::Unbound => pool.holder = Holder::Bound(epoch),
         }
