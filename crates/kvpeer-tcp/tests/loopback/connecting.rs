@@ -1,5 +1,6 @@
 //! Listening, dialling, and how dials end.
 
+use std::io::Write;
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use kvpeer_tcp::{DialToken, Tcp, TcpConfig, TcpError};
 use rustix::net::{AddressFamily, SocketType};
 
 use crate::messages::{ping, with_every_kind};
-use crate::world::{Node, Raw, debug, listening, pair, pump};
+use crate::world::{Node, Raw, debug, listening, pair, pump, stream_of};
 
 #[test]
 fn messages_of_every_kind_arrive_both_ways_in_order() {
@@ -110,7 +111,7 @@ fn a_dial_that_nobody_answers_times_out_by_itself() {
     let mut a = Node::new(TcpConfig { connect_timeout: Duration::from_millis(20), ..TcpConfig::default() });
     a.tcp.dial(DialToken(1), &address.to_string());
     // Its own timer ends the sleep, long before the caller's.
-    a.turn(Duration::from_secs(20));
+    a.turn_before(Duration::from_secs(60));
     assert_eq!(a.dial_failed(1), Some("no connection within the connect timeout"));
 }
 
@@ -141,6 +142,16 @@ fn nothing_is_reported_of_a_cancelled_dial() {
     a.turn(Duration::ZERO);
     assert_eq!(a.seen, []);
     assert_eq!(a.tcp.stats().open, 0);
+}
+
+#[test]
+fn what_the_other_side_said_before_we_knew_of_the_connection_is_heard() {
+    let mut a = Node::new(TcpConfig::default());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    a.tcp.dial(DialToken(1), &listener.local_addr().expect("bound").to_string());
+    let (mut accepted, _) = listener.accept().expect("it was dialled");
+    accepted.write_all(&stream_of(&[ping(1)])).expect("there is room");
+    a.turn_until("message", |a| a.dialed(1).is_some_and(|conn| a.msgs(conn) == debug(&[ping(1)])));
 }
 
 #[test]

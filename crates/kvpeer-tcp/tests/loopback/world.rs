@@ -61,6 +61,13 @@ impl Node {
         self.tcp.flush();
     }
 
+    /// One turn that something ends long before `limit`, which would be a sleep too long.
+    pub(crate) fn turn_before(&mut self, limit: Duration) {
+        let begun = Instant::now();
+        self.turn(limit);
+        assert!(begun.elapsed() < limit, "nothing woke the poller");
+    }
+
     pub(crate) fn turn_until(&mut self, what: &str, mut done: impl FnMut(&Self) -> bool) {
         pump(what, &mut [self], |nodes| done(nodes[0]));
     }
