@@ -1,1 +1,5 @@
-//! Generated worlds: random steps and faults, judged like the stories.
+//! Generated worlds and generated facts: what no story has thought of.
+
+mod facts;
+mod words;
+mod worlds;

@@ -26,7 +26,7 @@ fn row01_silent_peer() {
     w.advance(29.s());
     w.expect_open(load);
     w.advance(2.s());
-    w.expect_failed(load, Session(Unreachable), Reusable);
+    w.expect_failed(load, Session(HandshakeTimeout), Reusable);
     w.end();
 }
 

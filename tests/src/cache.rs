@@ -59,6 +59,21 @@ impl World {
         self.node_mut(who).cache.coming.extend(names);
     }
 
+    /// Whether a node's cache holds a key.
+    pub fn has_cached(&self, who: Who, number: u32) -> bool {
+        self.node(who).cache.held.contains_key(key(number).as_bytes())
+    }
+
+    /// The cache drops some key that nothing pins, if there is one.
+    pub fn evict_unpinned(&mut self, who: Who) {
+        let node = self.node_mut(who);
+        let unpinned = node.cache.held.iter().find(|(_, block)| node.books.pins(**block) == 0);
+        if let Some((name, block)) = unpinned.map(|(name, block)| (name.clone(), *block)) {
+            node.cache.held.remove(&name);
+            node.memory[block as usize] = REUSED;
+        }
+    }
+
     /// The cache drops a key and uses its block for something else.
     pub fn evict(&mut self, who: Who, number: u32) {
         let name = key(number).into_bytes();
@@ -77,6 +92,14 @@ impl World {
     /// Lookups that wait for a node's cache.
     pub fn probes(&self, who: Who) -> Vec<ProbeId> {
         self.node(who).cache.asked.keys().copied().collect()
+    }
+
+    /// The cache answers a lookup of which it has been told that it is over, if there is one.
+    pub fn answer_late(&mut self, who: Who) {
+        let over = self.node(who).cache.asked.iter().find(|(_, asked)| asked.ended);
+        if let Some(probe) = over.map(|(probe, _)| *probe) {
+            self.answer(who, probe);
+        }
     }
 
     /// The cache answers a lookup from what it holds now.

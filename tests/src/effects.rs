@@ -37,6 +37,27 @@ pub enum News {
     RequestFailed { request: String, reason: CloseReason },
 }
 
+impl News {
+    /// What it is and how it ends, without names.
+    pub(crate) fn label(&self) -> String {
+        match self {
+            News::LoadFinished { end: LoadEnd::Loaded, .. } => "load Loaded".into(),
+            News::LoadFinished { end: LoadEnd::Failed { why, .. }, destination, .. } => {
+                format!("load {why:?} {destination:?}")
+            }
+            News::StoreFinished { outcome: StoreOutcome::Partly { .. }, .. } => "store Partly".into(),
+            News::StoreFinished { outcome, .. } => format!("store {outcome:?}"),
+            News::PeerDown { reason, .. } => format!("down {reason:?}"),
+            News::DestinationReleased { .. } => "DestinationReleased".into(),
+            News::LookupAnswered { .. } => "LookupAnswered".into(),
+            News::FetchArrived { .. } => "FetchArrived".into(),
+            News::PeerUp { .. } => "PeerUp".into(),
+            News::PeerRefused { .. } => "PeerRefused".into(),
+            News::RequestFailed { .. } => "RequestFailed".into(),
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
     Dial { epoch: Epoch, peer: String, address: String },

@@ -1,6 +1,8 @@
 //! The end of every story: when the faults are over and all deadlines have passed, nothing is left.
 
-use kvpeer_core::Destination;
+use std::collections::BTreeSet;
+
+use kvpeer_core::{Command, Destination, Misuse};
 
 use crate::{Job, Span, Who, World};
 
@@ -15,9 +17,17 @@ impl World {
         self.ended.0 = true;
     }
 
-    /// As [`end`](Self::end), for those who go on looking.
+    /// As [`end`](Self::end); says what has happened in this world: messages, news, counts, timers and ends of WRITEs,
+    /// by name.
     #[track_caller]
-    pub fn settle(&mut self) {
+    pub fn end_and_tell(mut self) -> BTreeSet<String> {
+        self.settle();
+        self.ended.0 = true;
+        std::mem::take(&mut self.seen)
+    }
+
+    #[track_caller]
+    fn settle(&mut self) {
         self.calm();
         self.advance(ALL_DEADLINES.s());
         let alive: Vec<Who> =
@@ -27,7 +37,9 @@ impl World {
         }
         for who in &alive {
             self.expect_no_work(*who);
-            self.shutdown(*who, 10.s());
+            // A story may have shut it down already.
+            let shutdown = self.try_command(*who, Command::Shutdown { within: 10.s() });
+            assert!(matches!(shutdown, Ok(()) | Err(Misuse::ShuttingDown)), "{shutdown:?}");
         }
         self.advance(30.s());
         for who in &alive {

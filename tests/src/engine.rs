@@ -5,7 +5,7 @@ use std::time::Duration;
 use kvpeer_core::{Command, JobId, LookupState, Misuse, Part, Role};
 use kvpeer_wire::{Key, Supply};
 
-use crate::node::{peer, request};
+use crate::node::request;
 use crate::{Job, Who, World, key, keys};
 
 impl World {
@@ -45,7 +45,7 @@ impl World {
     /// Brings up a session before there is work for it.
     #[track_caller]
     pub fn connect(&mut self, who: Who, whom: Who) {
-        self.command(who, Command::Connect { peer: peer(whom.name()), address: whom.name() });
+        self.command(who, Command::Connect { peer: whom.peer(), address: whom.name() });
     }
 
     /// Opens a request as consumer, prefill/decode.
@@ -62,66 +62,111 @@ impl World {
 
     #[track_caller]
     fn open(&mut self, who: Who, name: &str, source: Who, supply: Supply) {
-        let part = Part::Consume { source: peer(source.name()), address: source.name(), supply };
+        let part = Part::Consume { source: source.peer(), address: source.name(), supply };
         self.command(who, Command::Open { request: request(name), part });
     }
 
     /// Opens a request as producer.
     #[track_caller]
     pub fn open_producer(&mut self, who: Who, name: &str, consumer: Option<Who>) {
-        let part = Part::Produce { consumer: consumer.map(|consumer| peer(consumer.name())) };
+        let part = Part::Produce { consumer: consumer.map(|consumer| consumer.peer()) };
         self.command(who, Command::Open { request: request(name), part });
     }
 
     /// Loads keys into blocks.
     #[track_caller]
     pub fn load(&mut self, who: Who, name: &str, numbers: &[u32], blocks: &[u32]) -> Job {
+        match self.try_load(who, name, numbers, blocks) {
+            Ok(job) => job,
+            Err(misuse) => self.fail(&format!("{who} refuses to load {numbers:?} of {name}: {misuse}")),
+        }
+    }
+
+    /// Loads keys into blocks, if the node takes it.
+    #[track_caller]
+    pub fn try_load(&mut self, who: Who, name: &str, numbers: &[u32], blocks: &[u32]) -> Result<Job, Misuse> {
         let job = self.next_job();
-        self.clear(who, blocks);
+        // The result may come within the call.
         self.node_mut(who).books.load(job, name, bytes(numbers), blocks.into());
         let keys = keys(numbers);
-        self.command(who, Command::Load { job, request: request(name), keys: keys.as_keys(), blocks });
-        Job { who, id: job }
+        let load = Command::Load { job, request: request(name), keys: keys.as_keys(), blocks };
+        match self.try_command(who, load) {
+            Ok(()) => self.clear(who, blocks),
+            Err(misuse) => {
+                self.node_mut(who).books.loads.remove(&job);
+                return Err(misuse);
+            }
+        }
+        Ok(Job { who, id: job })
     }
 
     /// Stores keys that stand in blocks.
     #[track_caller]
     pub fn store(&mut self, who: Who, name: &str, numbers: &[u32], blocks: &[u32]) -> Job {
-        self.store_as(who, name, numbers, blocks, None)
+        match self.try_store(who, name, numbers, blocks, None) {
+            Ok(job) => job,
+            Err(misuse) => self.fail(&format!("{who} refuses to store {numbers:?} for {name}: {misuse}")),
+        }
     }
 
     /// Stores keys that only one peer may have.
     #[track_caller]
     pub fn store_for(&mut self, who: Who, name: &str, numbers: &[u32], blocks: &[u32], consumer: Who) -> Job {
-        self.store_as(who, name, numbers, blocks, Some(consumer))
+        match self.try_store(who, name, numbers, blocks, Some(consumer)) {
+            Ok(job) => job,
+            Err(misuse) => self.fail(&format!("{who} refuses to store {numbers:?} for {name}: {misuse}")),
+        }
     }
 
+    /// Stores keys that stand in blocks, if the node takes it.
     #[track_caller]
-    fn store_as(
+    pub fn try_store(
         &mut self,
         who: Who,
         name: &str,
         numbers: &[u32],
         blocks: &[u32],
         consumer: Option<Who>,
-    ) -> Job {
+    ) -> Result<Job, Misuse> {
         let job = self.next_job();
-        self.fill(who, numbers, blocks);
         let since = self.writes.len();
+        self.fill(who, numbers, blocks);
         self.node_mut(who).books.store(job, blocks.into(), since);
         let keys = keys(numbers);
-        let consumer = consumer.map(|consumer| peer(consumer.name()));
-        self.command(
-            who,
-            Command::Store { job, request: request(name), keys: keys.as_keys(), blocks, consumer },
-        );
-        Job { who, id: job }
+        let consumer = consumer.map(|consumer| consumer.peer());
+        let store = Command::Store { job, request: request(name), keys: keys.as_keys(), blocks, consumer };
+        if let Err(misuse) = self.try_command(who, store) {
+            self.node_mut(who).books.stores.remove(&job);
+            return Err(misuse);
+        }
+        Ok(Job { who, id: job })
+    }
+
+    /// Blocks of a node that nothing uses: no load's destination, no source, not cached.
+    pub fn free_blocks(&self, who: Who) -> Vec<u32> {
+        let node = self.node(who);
+        let cached = |block: u32| node.cache.held.values().any(|held| *held == block);
+        let used =
+            |block: u32| node.books.holder(block).is_some() || node.books.pins(block) > 0 || cached(block);
+        (0..node.memory.len() as u32).filter(|block| !used(*block)).collect()
+    }
+
+    /// Jobs of a node that a command could name: loads that are not over, stores without a result.
+    pub fn jobs(&self, who: Who) -> Vec<Job> {
+        let books = &self.node(who).books;
+        let loads = books.loads.iter().filter(|(_, load)| load.holds).map(|(id, _)| *id);
+        loads.chain(books.unfinished_stores()).map(|id| Job { who, id }).collect()
     }
 
     /// The request is over on this node.
     #[track_caller]
     pub fn finish(&mut self, who: Who, name: &str) {
         self.finish_as(who, name, Role::Both);
+    }
+
+    /// Whether a node can be asked for anything.
+    pub fn lives(&self, who: Who) -> bool {
+        self.node(who).endpoint.is_some()
     }
 
     /// One part of the request is over on this node.
@@ -163,7 +208,7 @@ impl World {
     /// Ends the session with a peer.
     #[track_caller]
     pub fn close_peer(&mut self, who: Who, whom: Who) {
-        self.command(who, Command::ClosePeer { peer: peer(whom.name()) });
+        self.command(who, Command::ClosePeer { peer: whom.peer() });
     }
 
     /// Ends all sessions of a node.

@@ -98,6 +98,13 @@ impl World {
         self.node_mut(who).fences = false;
     }
 
+    /// Whether a node has, or has had, a link with a peer.
+    pub fn has_link(&self, who: Who, whom: Who) -> bool {
+        let life = self.node(who).life;
+        let with_peer = |conn: &ConnId| self.wires.peer_of(*conn).is_some_and(|peer| peer.who == whom);
+        self.links.iter().any(|((node, l, _), conn)| *node == who && *l == life && with_peer(conn))
+    }
+
     /// A node's last link with a peer.
     pub fn epoch(&self, who: Who, whom: Who) -> Epoch {
         let life = self.node(who).life;

@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use kvpeer_core::JobId;
-use kvpeer_wire::{Key, KeysBuf};
+use kvpeer_wire::{Key, KeysBuf, PeerName};
 
 /// One node of the world; also its name and its address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +25,11 @@ impl Who {
     /// Its peer id and its address.
     pub fn name(self) -> &'static str {
         ["a", "b", "c", "d", "x"][self.0]
+    }
+
+    /// Its peer id.
+    pub fn peer(self) -> PeerName<'static> {
+        PeerName::new(self.name()).expect("a legal name")
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kvpeer_core::wire::RegionInfo;
 use kvpeer_core::{Compatibility, Config, Count, Deadline, Endpoint, Epoch, Identity};
-use kvpeer_wire::{PeerName, RequestName};
+use kvpeer_wire::RequestName;
 
 use crate::cache::Cache;
 use crate::judge::books::Books;
@@ -105,17 +105,13 @@ impl Node {
 
 /// The configuration of a node of the world, before a story changes it.
 pub(crate) fn config(who: Who) -> Config {
-    let identity = Identity { peer_id: peer(who.name()).into(), incarnation: 1, loopback: false };
+    let identity = Identity { peer_id: who.peer().into(), incarnation: 1, loopback: false };
     let region = RegionInfo {
         base_addr: 0x1_0000 * (who.0 as u64 + 1),
         num_blocks: NUM_BLOCKS,
         block_len: BLOCK_LEN as u64,
     };
     Config::new(identity, region, Compatibility { hash_seed: "seed".into(), ..Compatibility::default() })
-}
-
-pub(crate) fn peer(name: &str) -> PeerName<'_> {
-    PeerName::new(name).expect("a legal peer name")
 }
 
 pub(crate) fn request(name: &str) -> RequestName<'_> {

@@ -140,11 +140,15 @@ impl World {
         if let Some(target) = posted.target {
             if !self.lets_land(target) {
                 self.log(format!("{}: block {dst} comes too late, {xfer} is fenced off", target.who));
+                self.see("a late block is fenced off".into());
                 return Landing::Fenced;
             }
             self.judge_landing(&posted, at, target);
             self.node_mut(target.who).memory[dst as usize] = bytes;
             self.log(format!("{}: block {dst} is written by {xfer} of {}", target.who, posted.writer));
+            if posted.end.is_some() {
+                self.see("a block lands after the end of its WRITE".into());
+            }
         }
         self.writes[write.0].landed[at] = true;
         Landing::Landed
@@ -185,6 +189,7 @@ impl World {
             self.capture(write);
         }
         self.judge_write_end(write, end);
+        self.see(format!("write {end:?}"));
         self.log(format!("{writer}: WRITE {} ends {end:?}", crate::text::xfer(xfer)));
         self.feed(writer, kvpeer_core::Input::Transfer { xfer, end });
     }
@@ -211,6 +216,18 @@ impl World {
             [write] => *write,
             writes => self.fail(&format!("{who} should have one WRITE in flight, not {}", writes.len())),
         }
+    }
+
+    /// WRITEs of which something may still land although they have ended at their writer, or it is dead.
+    pub fn late_writes(&self) -> Vec<WriteId> {
+        let ended = |write: &Write| write.end.is_some() || self.node(write.writer).life != write.life;
+        let late = self.writes.iter().enumerate().filter(|(_, write)| ended(write) && !write.is_over());
+        late.map(|(at, _)| WriteId(at)).collect()
+    }
+
+    /// Whether a block of a WRITE has landed.
+    pub fn has_landed(&self, write: WriteId) -> bool {
+        self.writes[write.0].landed.contains(&true)
     }
 
     /// How often a node has wished for a WRITE to be cancelled.

@@ -83,6 +83,11 @@ impl World {
         self.holds.insert(kind);
     }
 
+    /// Lets a kind of step happen by itself again.
+    pub fn unhold(&mut self, kind: Hold) {
+        self.holds.remove(&kind);
+    }
+
     /// Lets a kind of step happen by itself again, and happen now.
     pub fn let_go(&mut self, kind: Hold) {
         self.holds.remove(&kind);
@@ -120,8 +125,12 @@ impl World {
     /// Lets `span` pass: every deadline in it comes due, in order, after what had arrived by then.
     #[track_caller]
     pub fn advance(&mut self, span: Duration) {
-        let until = self.now + span;
         self.run();
+        self.until(self.now + span, World::run);
+    }
+
+    #[track_caller]
+    fn until(&mut self, until: Time, between: impl Fn(&mut World)) {
         let mut at_once = 0;
         while let Some((who, deadline)) = self.next_deadline().filter(|(_, at)| *at <= until) {
             at_once = if deadline > self.now { 0 } else { at_once + 1 };
@@ -130,7 +139,7 @@ impl World {
             }
             self.now = self.now.max(deadline);
             self.tick(who);
-            self.run();
+            between(self);
         }
         self.now = until;
     }
@@ -154,6 +163,12 @@ impl World {
         self.run();
     }
 
+    /// Lets time pass while all that is under way stays so: deadlines come due, nothing arrives.
+    #[track_caller]
+    pub fn pass(&mut self, span: Duration) {
+        self.until(self.now + span, |_| {});
+    }
+
     /// Who wants to be woken first, and when.
     pub(crate) fn next_deadline(&self) -> Option<(Who, Time)> {
         let deadlines = self.nodes.iter().filter_map(|node| Some((node.deadline()?.at, node.who)));
@@ -162,7 +177,9 @@ impl World {
 
     /// Lets time pass up to a node's next deadline and wakes it.
     pub(crate) fn tick(&mut self, who: Who) {
-        match self.node(who).deadline().map(|deadline| deadline.why) {
+        let why = self.node(who).deadline().map(|deadline| deadline.why);
+        self.see(format!("timer {why:?}"));
+        match why {
             Some(Timer::Heartbeat | Timer::CancelRetry) => self.trace.routine(),
             why => self.log(format!("{who}: tick for {why:?}")),
         }

@@ -43,6 +43,29 @@ pub(crate) fn is_heartbeat(msg: &Msg<'_>) -> bool {
     matches!(msg, Msg::Ping(_) | Msg::Pong(_))
 }
 
+/// A message's kind, and how it ends something.
+pub(crate) fn label(msg: &Msg<'_>) -> String {
+    match msg {
+        Msg::TransferDone(TransferDone { outcome: Outcome::Failed { why, settled: quiet, .. }, .. }) => {
+            format!("transfer_done {why:?} {}", settled(*quiet))
+        }
+        Msg::AbortAck(ack) => format!("abort_ack {}", settled(ack.settled)),
+        Msg::Disconnect(bye) => format!("disconnect {:?}", bye.reason),
+        Msg::Reject(reject) => format!("reject {:?}", reject.code),
+        Msg::TransferDone(_)
+        | Msg::Connect(_)
+        | Msg::ConnectAck(_)
+        | Msg::Ping(_)
+        | Msg::Pong(_)
+        | Msg::Lookup(_)
+        | Msg::LookupResp(_)
+        | Msg::Fetch(_)
+        | Msg::FetchProgress(_)
+        | Msg::AbortFetch(_)
+        | Msg::Release(_) => format!("{:?}", msg.kind()),
+    }
+}
+
 fn at(request: RequestName<'_>, round: Round) -> String {
     format!("{request}#{}", round.0)
 }

@@ -9,7 +9,7 @@ use crate::control::{Item, Wires};
 use crate::effects::{Effect, Effects};
 use crate::judge::talk::Talk;
 use crate::names::EMPTY;
-use crate::node::{Dial, Node, Registered, Registration, config, peer};
+use crate::node::{Dial, Node, Registered, Registration, config};
 use crate::rma::{Right, Target, Write};
 use crate::steps::Hold;
 use crate::text::{is_heartbeat, say};
@@ -37,6 +37,8 @@ pub struct World {
     pub(crate) trace: Trace,
     /// The last job id of a story.
     pub(crate) jobs: u64,
+    /// What has happened at all, for those who ask what a set of worlds covers.
+    pub(crate) seen: BTreeSet<String>,
     /// How many effects the nodes have asked for.
     pub(crate) effects: usize,
     pub(crate) ended: Ended,
@@ -84,6 +86,7 @@ impl World {
             said: BTreeMap::new(),
             trace: Trace::default(),
             jobs: 0,
+            seen: BTreeSet::new(),
             effects: 0,
             ended: Ended(false),
         }
@@ -120,7 +123,7 @@ impl World {
 
     /// What a node says about a peer.
     pub fn status(&self, who: Who, whom: Who) -> Option<PeerStatus> {
-        self.endpoint(who).peer(peer(whom.name()))
+        self.endpoint(who).peer(whom.peer())
     }
 
     /// A node's endpoint, to be looked at.
@@ -138,6 +141,10 @@ impl World {
 
     pub(crate) fn log(&mut self, text: impl AsRef<str>) {
         self.trace.line(self.now, text.as_ref());
+    }
+
+    pub(crate) fn see(&mut self, label: String) {
+        self.seen.insert(label);
     }
 
     /// Fails the story, with all that happened in it.
@@ -226,6 +233,7 @@ impl World {
             Effect::Tell(news) => self.tell(who, news),
             Effect::Count(count) => {
                 self.log(format!("{who}: counts {count:?}"));
+                self.see(format!("count {count:?}"));
                 *self.node_mut(who).counts.entry(count).or_default() += 1;
             }
         }
@@ -252,6 +260,7 @@ impl World {
             self.trace.routine();
         } else {
             let text = say(&msg);
+            self.see(crate::text::label(&msg));
             self.log(format!("{who} -> {to}  {text}"));
             self.said.entry((who, to)).or_default().push(text);
         }
@@ -306,6 +315,7 @@ impl World {
 
     fn tell(&mut self, who: Who, news: News) {
         self.log(format!("{who}: told {news:?}"));
+        self.see(news.label());
         self.judge_news(who, &news);
         self.node_mut(who).news.push(news);
     }
