@@ -51,7 +51,7 @@ pub(crate) enum FingerprintError {
     Unpaired,
 }
 
-/// Walks length-prefixed strings, up to the first that is cut off.
+/// Walks length-prefixed strings; stays at one that is cut off.
 struct Strings<'a>(&'a [u8]);
 
 impl<'a> Iterator for Strings<'a> {
@@ -60,7 +60,6 @@ impl<'a> Iterator for Strings<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let (len, rest) = self.0.split_first()?;
         let Some((string, rest)) = rest.split_at_checked(usize::from(*len)) else {
-            self.0 = &[];
             return Some(Err(FingerprintError::CutOff));
         };
         self.0 = rest;
