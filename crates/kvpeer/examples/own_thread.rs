@@ -72,7 +72,7 @@ fn step(engine: &mut Engine, prompt: &mut Prompt) -> Result<(), Box<dyn Error>> 
                     match (outcome, destination) {
                         (LoadOutcome::Loaded, _) => println!("the prefix is here"),
                         (LoadOutcome::Failed { why, .. }, Destination::Reusable) => {
-                            println!("compute it: {why:?}")
+                            println!("compute it: {why:?}");
                         }
                         (LoadOutcome::Failed { why, .. }, Destination::Quarantined) => {
                             println!("compute it into other blocks: {why:?}");

@@ -115,10 +115,8 @@ fn the_last_handle_takes_the_node_with_it_and_every_job_is_answered() {
 }
 
 fn destination_of(event: &Event, load: JobId) -> Option<Destination> {
-    match event {
-        Event::LoadFinished { job, destination, .. } if *job == load => Some(*destination),
-        _ => None,
-    }
+    let Event::LoadFinished { job, destination, .. } = event else { return None };
+    (*job == load).then_some(*destination)
 }
 
 #[test]
@@ -174,18 +172,10 @@ fn a_peer_that_is_not_admitted_gets_no_key() {
     let mut a = Side::spawn(&net, node, BlockTable::new());
     let mut b = Side::join(&net, "b");
     b.handle.connect(&a.peer_id, "a").wait().unwrap();
-    let reason = b.wait_for(|event| match event {
-        Event::PeerDown { reason, .. } => Some(*reason),
-        _ => None,
-    });
+    let reason = b.wait_down();
     assert_eq!(reason, CloseReason::RejectedByPeer(RejectCode::Unauthorized));
     assert_eq!(candidates.recv().unwrap(), ("b".to_owned(), Some("b".to_owned())));
-    let refused = a.wait_for(|event| match event {
-        Event::PeerRefused { peer, code } => Some((peer.clone(), *code)),
-        Event::PeerDown { peer, reason: CloseReason::RejectedByUs(code), .. } => Some((peer.clone(), *code)),
-        _ => None,
-    });
-    assert_eq!(refused, (b.peer_id.clone(), RejectCode::Unauthorized));
+    assert_eq!(a.wait_down(), CloseReason::RejectedByUs(RejectCode::Unauthorized));
 }
 
 /// Answers nothing until it is told to.

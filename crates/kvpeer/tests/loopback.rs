@@ -5,10 +5,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::{BLOCK_LEN, NUM_BLOCKS, Side, pattern, region};
+use common::{BLOCK_LEN, Side, pattern, region};
 use kvpeer::core::{CloseReason, Destination, LoadFailure, LookupState, StoreOutcome};
 use kvpeer::mem::MemNet;
-use kvpeer::{BlockTable, Event, LoadOutcome, Node, NodeConfig, Region, Supply, TcpFabric, TroubleKind};
+use kvpeer::{BlockTable, Event, LoadOutcome, Node, NodeConfig, Supply, TcpFabric, TroubleKind};
 
 fn side() -> Side {
     let config = NodeConfig::new(region());
@@ -42,10 +42,7 @@ fn symmetric_and_prefill_decode_at_once_in_both_directions() {
     assert_eq!([b.block(10), b.block(11)], [pattern(b'p'), pattern(b'q')]);
 
     a.handle.shutdown(Duration::from_secs(5));
-    let goodbye = b.wait_for(|event| match event {
-        Event::PeerDown { reason, .. } => Some(*reason),
-        _ => None,
-    });
+    let goodbye = b.wait_down();
     assert!(matches!(goodbye, CloseReason::Goodbye(_)), "{goodbye:?}");
 }
 
@@ -75,9 +72,9 @@ fn an_unreachable_peer_fails_the_load_and_says_why() {
     let request = a.consume(&gone, "r", Supply::Await);
     drop(gone);
     let load = a.load(&request, b"a", &[0]);
-    let detail = a.wait_for(|event| match event {
-        Event::Trouble(trouble) if trouble.what == TroubleKind::Dial => Some(trouble.to_string()),
-        _ => None,
+    let detail = a.wait_for(|event| {
+        let Event::Trouble(trouble) = event else { return None };
+        (trouble.what == TroubleKind::Dial).then(|| trouble.to_string())
     });
     assert!(detail.contains("is a node listening there?"), "{detail}");
     a.handle.abort(load).wait().unwrap();
@@ -97,7 +94,6 @@ fn a_node_dropped_in_mid_transfer_lets_go_of_its_memory_only_after_its_endpoints
     drop((consumer, producer));
     for region in regions {
         assert_eq!(std::sync::Arc::strong_count(&region), 1, "the planes have let go of it");
-        region.write_block(0, &vec![1; BLOCK_LEN]).unwrap();
+        region.write_block(0, &[1; BLOCK_LEN]).unwrap();
     }
-    let _: Vec<_> = (0..NUM_BLOCKS).map(|_| Region::new(1, 1)).collect();
 }

@@ -143,16 +143,12 @@ impl Client {
         self.handle.load(job, request, keys, blocks).await?;
         let event = result.event().await;
         std::mem::forget(unless_ended);
-        match event? {
-            Event::LoadFinished { outcome, destination, .. } => Ok(LoadEnd {
-                outcome,
-                destination: match destination {
-                    Destination::Reusable => Freed::Now,
-                    Destination::Quarantined => Freed::Later(Release(release)),
-                },
-            }),
-            _ => Err(CallError::Gone),
-        }
+        let Event::LoadFinished { outcome, destination, .. } = event? else { return Err(CallError::Gone) };
+        let destination = match destination {
+            Destination::Reusable => Freed::Now,
+            Destination::Quarantined => Freed::Later(Release(release)),
+        };
+        Ok(LoadEnd { outcome, destination })
     }
 
     /// Offers blocks: `keys[i]` is in block `blocks[i]`, which must not change until the future's end. A store whose
@@ -170,10 +166,8 @@ impl Client {
         let job = (self.mint.0)();
         let mut result = Claim::new(&self.events, job, Wanted::Result);
         self.handle.store(job, request, keys, blocks, consumer).await?;
-        match result.event().await? {
-            Event::StoreFinished { outcome, .. } => Ok(outcome),
-            _ => Err(CallError::Gone),
-        }
+        let Event::StoreFinished { outcome, .. } = result.event().await? else { return Err(CallError::Gone) };
+        Ok(outcome)
     }
 
     /// Ends all sessions in order, within `within`. [`Events`] ends with the node, some moments later.

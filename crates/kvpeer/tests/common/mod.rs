@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use kvpeer::core::{Destination, JobId, LookupState, StoreOutcome};
 use kvpeer::mem::MemNet;
 use kvpeer::{
-    BlockTable, Event, Events, Key, KeysBuf, LoadOutcome, Node, NodeConfig, NodeHandle, Part, PeerId, Region,
-    RequestId, RequestName, Supply,
+    BlockTable, CloseReason, Event, Events, Key, KeysBuf, LoadOutcome, Node, NodeConfig, NodeHandle, Part,
+    PeerId, Region, RequestId, RequestName, Supply,
 };
 
 pub(crate) const BLOCK_LEN: usize = 64;
@@ -186,6 +186,11 @@ impl Side {
             }
             self.take();
         }
+    }
+
+    /// Waits until a session ends, or the attempt to bring one up.
+    pub(crate) fn wait_down(&mut self) -> CloseReason {
+        self.wait_for(|event| if let Event::PeerDown { reason, .. } = event { Some(*reason) } else { None })
     }
 
     /// Waits until a fact about the node holds.
