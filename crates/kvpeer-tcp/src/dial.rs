@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use std::vec;
 
@@ -14,6 +15,7 @@ use crate::deadline::after;
 use crate::event::DialToken;
 use crate::resolve::{Answer, AskId, Resolver};
 use crate::source::{SourceId, SourceIds};
+use crate::watch::Watched;
 
 /// All dials under way. Each ends in exactly one [`Dialed`], or is cancelled.
 pub(crate) struct Dials {
@@ -59,6 +61,7 @@ pub(crate) struct Link {
 pub(crate) struct Sockets<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) ids: &'a mut SourceIds,
+    pub(crate) watched: &'a mut Watched,
     pub(crate) now: Instant,
 }
 
@@ -224,6 +227,7 @@ impl Dial {
 
 fn begin(address: SocketAddr, on: &mut Sockets<'_>) -> io::Result<(SourceId, TcpStream)> {
     let mut stream = TcpStream::connect(address)?;
+    on.watched.forget(stream.as_raw_fd());
     let id = on.ids.mint();
     on.registry.register(&mut stream, Token(id.0), Interest::READABLE | Interest::WRITABLE)?;
     Ok((id, stream))
@@ -289,6 +293,7 @@ mod tests {
     struct World {
         poll: Poll,
         ids: SourceIds,
+        watched: Watched,
         dials: Dials,
     }
 
@@ -297,22 +302,30 @@ mod tests {
             let poll = Poll::new().expect("a poller");
             let ids = SourceIds::new();
             let waker = Waker::new(poll.registry(), Token(SourceIds::WAKER.0)).expect("a waker");
-            Self { poll, ids, dials: Dials::new(timeout, Resolver::new(1, waker)) }
+            Self {
+                poll,
+                ids,
+                watched: Watched::default(),
+                dials: Dials::new(timeout, Resolver::new(1, waker)),
+            }
         }
 
         /// As if a name had these addresses; time passes only where a step says so.
         fn dial(&mut self, addresses: Vec<SocketAddr>, mut now: Instant, step: Duration) -> Dialed {
             let deadline = now + self.dials.timeout;
-            let on = &mut Sockets { registry: self.poll.registry(), ids: &mut self.ids, now };
-            let mut ended = self.dials.try_addresses(DialToken(1), deadline, addresses.into_iter(), None, on);
+            let World { poll, ids, watched, dials } = self;
+            let on = &mut Sockets { registry: poll.registry(), ids, watched, now };
+            let mut ended = dials.try_addresses(DialToken(1), deadline, addresses.into_iter(), None, on);
             let mut events = Events::with_capacity(8);
             while ended.is_none() {
                 self.poll.poll(&mut events, Some(Duration::from_millis(1))).expect("the poller works");
-                let on = &mut Sockets { registry: self.poll.registry(), ids: &mut self.ids, now };
-                ended = events.iter().find_map(|event| self.dials.look(SourceId(event.token().0), on));
+                let World { poll, ids, watched, dials } = self;
+                let on = &mut Sockets { registry: poll.registry(), ids, watched, now };
+                ended = events.iter().find_map(|event| dials.look(SourceId(event.token().0), on));
                 now += step;
-                let on = &mut Sockets { registry: self.poll.registry(), ids: &mut self.ids, now };
-                ended = ended.or_else(|| self.dials.expire(on).pop());
+                let World { poll, ids, watched, dials } = self;
+                let on = &mut Sockets { registry: poll.registry(), ids, watched, now };
+                ended = ended.or_else(|| dials.expire(on).pop());
             }
             ended.expect("the loop ends with it")
         }

@@ -1,7 +1,7 @@
 //! Descriptors of others (a data plane's, say) that wake the same poller.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::RawFd;
 
 use mio::unix::SourceFd;
@@ -27,12 +27,21 @@ enum State {
 }
 
 impl Watched {
+    /// Watches what `fd` names now. When it was closed and its number given to another that is to be watched, this
+    /// is where that is noticed: closing took the old one out of the poller.
     pub(crate) fn watch(&mut self, fd: RawFd, registry: &Registry, ids: &mut SourceIds) -> io::Result<()> {
-        self.unwatch(fd, registry);
-        let id = ids.mint();
-        registry.register(&mut SourceFd(&fd), Token(id.0), Interest::READABLE)?;
-        self.0.insert(fd, Watch { id, state: State::Armed });
-        Ok(())
+        let id = self.0.get(&fd).map_or_else(|| ids.mint(), |watch| watch.id);
+        match registry.register(&mut SourceFd(&fd), Token(id.0), Interest::READABLE) {
+            Ok(()) => {
+                self.0.insert(fd, Watch { id, state: State::Armed });
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && self.0.contains_key(&fd) => Ok(()),
+            Err(error) => {
+                self.0.remove(&fd);
+                Err(error)
+            }
+        }
     }
 
     pub(crate) fn unwatch(&mut self, fd: RawFd, registry: &Registry) {
@@ -40,6 +49,12 @@ impl Watched {
             // Fails when the descriptor was closed, which took it out of the poller.
             let _ = registry.deregister(&mut SourceFd(&fd));
         }
+    }
+
+    /// `fd` names a new socket of ours: what was watched under this number was closed. To unwatch it later must not
+    /// take our socket out of the poller.
+    pub(crate) fn forget(&mut self, fd: RawFd) {
+        self.0.remove(&fd);
     }
 
     /// The poller is edge-triggered: it says once that a descriptor became readable. Its owner may read only

@@ -130,7 +130,12 @@ impl Tcp {
     pub fn dial(&mut self, dial: DialToken, address: &str) {
         self.cancel_dial(dial);
         self.counters.dials += 1;
-        let on = &mut Sockets { registry: self.poll.registry(), ids: &mut self.ids, now: Instant::now() };
+        let on = &mut Sockets {
+            registry: self.poll.registry(),
+            ids: &mut self.ids,
+            watched: &mut self.watched,
+            now: Instant::now(),
+        };
         let ended = self.dials.start(dial, address, on);
         self.dialed.extend(ended);
     }
@@ -193,11 +198,12 @@ impl Tcp {
         self.conns.get(&conn.source()).map(|conn| conn.peer)
     }
 
-    /// Reports `FdReady` while `fd` is readable, and wakes up for it. Watching it again is allowed. Fails for what
-    /// cannot be polled, files for example.
+    /// Reports `FdReady` while `fd` is readable, and wakes up for it. Fails for what cannot be polled, files for
+    /// example.
     ///
-    /// Take it out with [`Tcp::unwatch`] *before* it is closed: its number may be given to something else at once,
-    /// a connection of this plane for example, which would then be meant.
+    /// Take it out with [`Tcp::unwatch`] before it is closed. Where closing cannot be seen in time, watch it again
+    /// before each poll instead (one system call): that does nothing while the number names what it named before, and
+    /// watches the new one where it was closed and given to another.
     pub fn watch(&mut self, fd: RawFd) -> io::Result<()> {
         self.watched.watch(fd, self.poll.registry(), &mut self.ids)
     }

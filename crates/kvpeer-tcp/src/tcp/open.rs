@@ -1,5 +1,7 @@
 //! How connections come to be: accepted, or dialled.
 
+use std::os::fd::AsRawFd;
+
 use kvpeer_wire::Preamble;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
@@ -46,6 +48,7 @@ impl Tcp {
             self.counters.refused += 1;
             return;
         }
+        self.watched.forget(stream.as_raw_fd());
         let id = self.ids.mint();
         let interest = Interest::READABLE | Interest::WRITABLE;
         if self.poll.registry().register(&mut stream, Token(id.0), interest).is_err() {

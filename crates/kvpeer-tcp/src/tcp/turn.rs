@@ -87,7 +87,12 @@ impl Tcp {
         } else if self.closings.contains(id) {
             self.work.push_back(Work::Drain(id));
         } else if self.dials.owns(id) {
-            let on = &mut Sockets { registry: self.poll.registry(), ids: &mut self.ids, now: Instant::now() };
+            let on = &mut Sockets {
+                registry: self.poll.registry(),
+                ids: &mut self.ids,
+                watched: &mut self.watched,
+                now: Instant::now(),
+            };
             let ended = self.dials.look(id, on);
             self.dialed.extend(ended);
         } else if self.listeners.saw(id) {
@@ -99,7 +104,12 @@ impl Tcp {
 
     /// Does what time has come for. Readiness came first: what is there in time is not late.
     fn expire(&mut self) {
-        let on = &mut Sockets { registry: self.poll.registry(), ids: &mut self.ids, now: self.now };
+        let on = &mut Sockets {
+            registry: self.poll.registry(),
+            ids: &mut self.ids,
+            watched: &mut self.watched,
+            now: self.now,
+        };
         while let Some(ended) = self.dials.take_answer(on) {
             self.dialed.push_back(ended);
         }

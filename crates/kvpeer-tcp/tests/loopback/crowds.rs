@@ -149,7 +149,7 @@ fn memory() -> usize {
 }
 
 /// Runs `body` in a process that runs nothing else; it ends with this one.
-fn in_own_process(test: &str, body: fn()) {
+pub(crate) fn in_own_process(test: &str, body: fn()) {
     const CHILD: &str = "KVPEER_TCP_TEST_CHILD";
     if std::env::var_os(CHILD).is_some() {
         return body();

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use kvpeer_tcp::TcpConfig;
 
-use crate::world::{Node, Seen};
+use crate::crowds::in_own_process;
+use crate::messages::ping;
+use crate::world::{Node, Raw, Seen, stream_of};
 
 /// Far longer than any test may take: who sleeps this long was not woken.
 const LONG: Duration = Duration::from_secs(60);
@@ -100,6 +102,39 @@ fn a_descriptor_that_was_closed_while_watched_is_forgotten() {
     a.turn(Duration::ZERO);
     a.tcp.unwatch(fd);
     assert_eq!(a.seen, [Seen::FdReady(fd)]);
+}
+
+/// Numbers of descriptors are used again at once. These tests share a process, so this one needs its own.
+#[test]
+fn a_number_that_was_given_to_another_descriptor_is_never_confused() {
+    in_own_process("waking::a_number_that_was_given_to_another_descriptor_is_never_confused", reuse_numbers);
+}
+
+fn reuse_numbers() {
+    let mut b = Node::listening();
+    // Another pipe takes the number: watching again watches that one.
+    let (first, mut writer) = pipe().expect("a pipe");
+    let fd = first.as_raw_fd();
+    b.tcp.watch(fd).expect("a pipe can be watched");
+    writer.write_all(b"a").expect("there is room");
+    drop((first, writer));
+    let (second, mut writer) = pipe().expect("a pipe");
+    assert_eq!(second.as_raw_fd(), fd);
+    b.tcp.watch(fd).expect("a pipe can be watched");
+    writer.write_all(b"b").expect("there is room");
+    b.turn_before(LONG);
+    assert_eq!(b.seen, [Seen::FdReady(fd)]);
+    b.seen.clear();
+
+    // A connection of ours takes the number: unwatching late does not make us deaf to it.
+    let mut raw = Raw::connect(&b);
+    drop((second, writer));
+    b.turn_until("connection", |b| !b.accepted().is_empty());
+    let conn = b.accepted()[0];
+    b.turn(Duration::ZERO);
+    b.tcp.unwatch(fd);
+    raw.say(&stream_of(&[ping(1)]), &mut b);
+    b.turn_until("message", |b| b.msgs(conn).len() == 1);
 }
 
 #[test]
