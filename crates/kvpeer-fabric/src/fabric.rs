@@ -32,6 +32,8 @@ pub struct PeerRegion {
 const QUANTUM: usize = 32;
 /// How often to look after rights that no descriptor wakes us for.
 const TIMER: Duration = Duration::from_millis(5);
+/// Longer ones are as good as none, and could not be added to a point in time.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// An RMA data plane: one region exposed to many peers, each through a right of its own.
 ///
@@ -106,7 +108,7 @@ impl Fabric {
             rules: config.rules(&domain),
             exposed,
             window: config.window(&domain),
-            write_deadline: config.write_deadline,
+            write_deadline: config.write_deadline.min(LONGEST_DEADLINE),
             wait_fds: [wait_set.fd()],
             wait_set,
             stale_of_closed: 0,
@@ -206,7 +208,12 @@ impl Fabric {
         let mut quiet = self.opening.is_empty() && self.closing.is_empty();
         for right in self.rights.values_mut() {
             quiet &= right.try_wait(&mut self.pending);
+            // A queue that failed is not read again, so it must not go on waking us.
+            if let Some(fd) = right.dead_fd() {
+                self.wait_set.remove(fd);
+            }
         }
+        self.watch_another();
         quiet && self.pending.is_empty() && !self.wait_set.is_readable()
     }
 
@@ -265,8 +272,14 @@ impl Fabric {
     fn unwatch(&mut self, right: &Right) {
         let Some(fd) = right.fd() else { return };
         self.wait_set.remove(fd);
+        self.watch_another();
+    }
+
+    /// Where one descriptor is watched for all: sees to it that one is.
+    fn watch_another(&mut self) {
+        let usable = |right: &Right| right.fd().filter(|_| right.dead_fd().is_none());
         if self.wait_set.is_blind()
-            && let Some(other) = self.rights.values().find_map(Right::fd)
+            && let Some(other) = self.rights.values().find_map(usable)
         {
             // Should it fail, `next_deadline` knows that nothing wakes the caller.
             let _ = self.wait_set.add(other);

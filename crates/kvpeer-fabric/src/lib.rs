@@ -49,9 +49,12 @@
 //! # valgrind, on each test binary
 //! CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --leak-check=full --errors-for-leak-kinds=definite \
 //!   --error-exitcode=9" cargo test -p kvpeer-fabric --tests
-//! # the same binaries on another libfabric
+//! # the same tests on another libfabric
 //! LD_LIBRARY_PATH=/path/to/libfabric-2.x/lib cargo test -p kvpeer-fabric
 //! ```
+//!
+//! All of them are clean without suppressions on 1.17. (On 2.x valgrind 3.19 complains about the C library's own
+//! loader, in `strncmp` under `dl_open`, when libfabric opens further libraries.)
 
 #![allow(unsafe_code, reason = "libfabric and the memory it moves are behind a foreign-function boundary")]
 

@@ -191,6 +191,14 @@ impl Right {
         }
     }
 
+    /// The descriptor of a queue that failed.
+    pub(crate) fn dead_fd(&self) -> Option<std::os::fd::RawFd> {
+        match &self.stage {
+            Stage::Open(lane) if lane.deaf => lane.endpoint.fd(),
+            Stage::Open(_) | Stage::Opening | Stage::Closing(_) => None,
+        }
+    }
+
     pub(crate) fn stale_completions(&self) -> u64 {
         match &self.stage {
             Stage::Open(lane) | Stage::Closing(Some(lane)) => lane.endpoint.stale_completions(),
