@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kvpeer::core::{Limits, Timing};
 use kvpeer::wire::Preamble;
-use kvpeer_fabric as fabric;
+use kvpeer_fabric::{self as fabric, FabricError};
 use serde_json::{Map, Value, json};
 
 use crate::args::InfoArgs;
@@ -53,6 +53,8 @@ pub(crate) fn run(args: &InfoArgs) -> Result<(), Stopped> {
             let usable = match &it.usable {
                 Ok(provider) if provider.fences() => "yes".to_owned(),
                 Ok(_) => "only when asked for: it cannot fence a peer".to_owned(),
+                Err(FabricError::RefusedProvider { reason, .. }) => format!("no: {reason}"),
+                Err(FabricError::UnknownProvider { .. }) => "no: never tested with kvpeer".to_owned(),
                 Err(why) => format!("no: {why}"),
             };
             [it.name.clone(), format!("{}.{}", it.version.0, it.version.1), usable]

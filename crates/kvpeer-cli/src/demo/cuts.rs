@@ -182,7 +182,7 @@ fn kill(director: &mut Director<'_>, report: &Report) -> Result<Cut, Stopped> {
 
     let (writes, blocks) = (under_way.writes, under_way.blocks_in_flight);
     let text = format!(
-        "{writes} WRITEs ({blocks} blocks) in flight at SIGKILL; 3 loads answered once, {} quarantined, released by \
+        "{writes} WRITEs ({blocks} blocks) in flight when asked right before SIGKILL; 3 loads answered once, {} quarantined, released by \
          the fence after {} ms, used again, intact {} s later; then loaded from a new producer: {long} blocks verified",
         quarantined.len(),
         released.as_millis(),

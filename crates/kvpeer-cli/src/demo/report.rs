@@ -40,14 +40,15 @@ impl Report {
     }
 
     /// A step that went as it must: `text` for people, `facts` (an object) for machines.
-    pub(crate) fn step(&self, name: &str, text: &str, mut facts: Value) {
+    pub(crate) fn step(&self, name: &str, text: &str, facts: Value) {
         match self {
             Self::Text => say::line(format_args!("  {name:<26} {text}")),
             Self::Json => {
-                if let Some(facts) = facts.as_object_mut() {
-                    facts.insert("step".to_owned(), name.into());
+                let mut line = json!({ "step": name });
+                if let (Some(line), Value::Object(facts)) = (line.as_object_mut(), facts) {
+                    line.extend(facts);
                 }
-                say::line(facts);
+                say::line(line);
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::stopped::Stopped;
 use crate::{keys_command, node, read_text};
 
 /// Bytes in a portion, about: large enough for full speed, small enough for a bar that moves and a small region.
-const PORTION_BYTES: u64 = 32 << 20;
+const PORTION_BYTES: u64 = 16 << 20;
 
 /// Keys in a portion; one message takes more, but a peer pins them all.
 const PORTION_BLOCKS: u64 = 4096;

@@ -1,6 +1,6 @@
 //! The transfer itself: portions of blocks, a few at a time, each asked for, loaded, checked and written out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -30,6 +30,8 @@ pub(crate) struct Transfer<'a> {
     region: &'a Arc<Region>,
     handle: NodeHandle,
     events: Events,
+    /// Events that were looked at before their turn.
+    waiting: VecDeque<Event>,
     source: Source,
     /// First blocks of the region's parts that no portion uses.
     free: Vec<u32>,
@@ -105,6 +107,7 @@ impl<'a> Transfer<'a> {
             region,
             handle: node.handle,
             events: node.events,
+            waiting: VecDeque::new(),
             source,
             free: (0..plan.region_blocks()).step_by(plan.portion as usize).collect(),
             next: 0,
@@ -128,7 +131,7 @@ impl<'a> Transfer<'a> {
                 self.tally.missing.sort_unstable();
                 return Ok(self.tally);
             }
-            let Some(event) = self.events.next() else {
+            let Some(event) = self.waiting.pop_front().or_else(|| self.events.next()) else {
                 return Err(Stopped::new(Exit::Failed, "the node has ended"));
             };
             self.take(event)?;
@@ -177,6 +180,15 @@ impl<'a> Transfer<'a> {
         let states = self.handle.lookup_many(request, keys).wait().map_err(refused)?;
         if states.contains(&LookupState::Pending) {
             return Ok(());
+        }
+        // The blocks of a peer that is gone are misses, too; that it is gone is told by an event.
+        self.waiting.extend(std::iter::from_fn(|| self.events.try_next()));
+        let failed = self.waiting.iter().find_map(|event| {
+            let Event::RequestFailed { request: failed, reason } = event else { return None };
+            (failed == request).then_some(*reason)
+        });
+        if let Some(reason) = failed {
+            return Err(self.session_ended(reason));
         }
         let Some(portion) = self.portions.remove(&number) else { return Ok(()) };
         let (hits, misses): (Vec<_>, Vec<_>) =
