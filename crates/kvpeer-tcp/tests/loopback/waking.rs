@@ -118,12 +118,14 @@ fn reuse_numbers() {
     b.tcp.watch(fd).expect("a pipe can be watched");
     writer.write_all(b"a").expect("there is room");
     drop((first, writer));
-    let (second, mut writer) = pipe().expect("a pipe");
+    let (mut second, mut writer) = pipe().expect("a pipe");
     assert_eq!(second.as_raw_fd(), fd);
     b.tcp.watch(fd).expect("a pipe can be watched");
     writer.write_all(b"b").expect("there is room");
     b.turn_before(LONG);
     assert_eq!(b.seen, [Seen::FdReady(fd)]);
+    second.read_exact(&mut [0]).expect("readable");
+    b.turn(Duration::ZERO);
     b.seen.clear();
 
     // A connection of ours takes the number: unwatching late does not make us deaf to it.
@@ -132,6 +134,7 @@ fn reuse_numbers() {
     b.turn_until("connection", |b| !b.accepted().is_empty());
     let conn = b.accepted()[0];
     b.turn(Duration::ZERO);
+    assert_eq!(b.seen, [Seen::Accepted(conn)]);
     b.tcp.unwatch(fd);
     raw.say(&stream_of(&[ping(1)]), &mut b);
     b.turn_until("message", |b| b.msgs(conn).len() == 1);
