@@ -117,12 +117,15 @@ fn fact(event: FabricEvent) -> Option<DataFact> {
     })
 }
 
+/// The end, and what of it people should know: that a right was closed or a WRITE cancelled is no trouble, and the
+/// failure of a right is told once, by its fault.
 fn ended(end: kvpeer_fabric::TransferEnd) -> (TransferEnd, String) {
-    use kvpeer_fabric::TransferEnd as End;
+    use kvpeer_fabric::{Refusal, TransferEnd as End};
     match end {
         End::Done => (TransferEnd::Done, String::new()),
+        End::NotPosted(Refusal::Cancelled | Refusal::RightFailed) => (TransferEnd::NotPosted, String::new()),
         End::NotPosted(why) => (TransferEnd::NotPosted, why.to_string()),
         End::Errored(error) => (TransferEnd::Errored, error.to_string()),
-        End::Fenced => (TransferEnd::Fenced, "its right was closed".into()),
+        End::Fenced => (TransferEnd::Fenced, String::new()),
     }
 }

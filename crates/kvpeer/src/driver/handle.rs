@@ -6,12 +6,12 @@ use std::task::Waker;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use kvpeer_core::{BlockIdx, Command, JobId, LookupState, PeerId, PeerStatus, RequestId, Role};
+use kvpeer_core::{BlockIdx, Command, JobId, LookupState, Misuse, PeerId, PeerStatus, RequestId, Role};
 use kvpeer_wire::{KeysBuf, Supply};
 
 use super::events::Events;
 use super::thread::{Context, Job, run};
-use super::ticket::{CallError, Promise, Ticket, ticket};
+use super::ticket::{CallError, Ticket, ticket};
 use crate::node::{Node, NodeError, Stats};
 
 /// Calls that may wait for the node's thread.
@@ -25,6 +25,10 @@ const CALLS: usize = 4096;
 /// When the last handle is dropped the node ends at once: all its sessions are ended without draining, all jobs get
 /// their results (to be taken from [`Events`]), the ways into its region are closed, and only then does the drop
 /// return. [`shutdown`](Self::shutdown) is the same with time for posted WRITEs to finish.
+///
+/// Should the engine's own code panic on the node's thread (a [`BlockCache`](crate::BlockCache), an
+/// [`Admission`](crate::Admission), a [`call`](Self::call)), the node ends as if dropped: the ways into its region
+/// are closed, tickets say `Gone`, and `Events` has no more.
 #[derive(Clone, Debug)]
 pub struct NodeHandle(Arc<Shared>);
 
@@ -184,41 +188,37 @@ impl NodeHandle {
     /// Anything else, on the node's thread: short, for nothing else happens meanwhile, and without waiting for a
     /// ticket of the same node.
     pub fn call<R: Send + 'static>(&self, f: impl FnOnce(&mut Node) -> R + Send + 'static) -> Ticket<R> {
-        self.submit(move |context, promise| promise.keep(Ok(f(&mut context.node))))
+        self.submit(job(move |context| Ok(f(&mut context.node))))
     }
 
     /// Ends all sessions in order: posted WRITEs may finish within `within`, goodbyes are said, the ways into the
     /// region are closed. Returns when the node has ended, at the latest some seconds after `within` (rights may
     /// take `Timing::close_right` to close). All results are in [`Events`] then.
+    ///
+    /// Not to be used on the node's own thread.
     pub fn shutdown(&self, within: Duration) {
-        // A node that is gone needs no shutdown. One that is too busy to be asked is asked again.
-        while self.begin_shutdown(within).wait() == Err(CallError::Busy) {
-            thread::yield_now();
+        let (job, _) = end_within(within);
+        if let Some(jobs) = &self.0.jobs {
+            // Waits for its turn if need be; fails when the node has ended already.
+            let _ = jobs.send(job);
+            self.0.waker.wake_by_ref();
         }
         self.0.join();
     }
 
     /// As [`shutdown`](Self::shutdown), without waiting for the end: that is when [`Events`] has no more.
     pub fn begin_shutdown(&self, within: Duration) -> Ticket<()> {
-        self.submit(move |context, promise| {
-            context.shut_down_within(within);
-            promise.keep(Ok(()));
-        })
+        self.submit(end_within(within))
     }
 
     fn command<T: Send + 'static>(
         &self,
-        f: impl FnOnce(&mut Node) -> Result<T, kvpeer_core::Misuse> + Send + 'static,
+        f: impl FnOnce(&mut Node) -> Result<T, Misuse> + Send + 'static,
     ) -> Ticket<T> {
-        self.submit(move |context, promise| promise.keep(f(&mut context.node).map_err(CallError::Misuse)))
+        self.submit(job(move |context| f(&mut context.node).map_err(CallError::Misuse)))
     }
 
-    fn submit<T: Send + 'static>(
-        &self,
-        f: impl FnOnce(&mut Context, Promise<T>) + Send + 'static,
-    ) -> Ticket<T> {
-        let (promise, ticket) = ticket();
-        let job: Job = Box::new(move |context| f(context, promise));
+    fn submit<T>(&self, (job, ticket): (Job, Ticket<T>)) -> Ticket<T> {
         match self.0.jobs.as_ref().map(|jobs| jobs.try_send(job)) {
             Some(Ok(())) => self.0.waker.wake_by_ref(),
             Some(Err(TrySendError::Full(_))) => return Ticket::answered(Err(CallError::Busy)),
@@ -227,6 +227,20 @@ impl NodeHandle {
         }
         ticket
     }
+}
+
+fn job<T: Send + 'static>(
+    f: impl FnOnce(&mut Context) -> Result<T, CallError> + Send + 'static,
+) -> (Job, Ticket<T>) {
+    let (promise, ticket) = ticket();
+    (Box::new(move |context| promise.keep(f(context))), ticket)
+}
+
+fn end_within(within: Duration) -> (Job, Ticket<()>) {
+    job(move |context| {
+        context.shut_down_within(within);
+        Ok(())
+    })
 }
 
 impl Shared {

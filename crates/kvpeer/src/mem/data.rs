@@ -145,9 +145,10 @@ impl DataPlane for MemData {
     fn close_right(&mut self, epoch: Epoch) {
         if let Some(right) = self.rights.remove(&epoch) {
             self.doors.close(&right.own);
-            let fenced = |write: Write| {
-                let detail = "its right was closed".to_owned();
-                DataFact::Transfer { xfer: write.xfer, end: TransferEnd::Fenced, detail }
+            let fenced = |write: Write| DataFact::Transfer {
+                xfer: write.xfer,
+                end: TransferEnd::Fenced,
+                detail: String::new(),
             };
             self.pending.extend(right.writes.into_iter().map(fenced));
         }
@@ -223,7 +224,7 @@ impl Right {
         facts.push(DataFact::PeerFault { epoch, detail: detail.into() });
         for write in self.writes.drain(..) {
             let end = if write.xfer == failed { TransferEnd::Errored } else { TransferEnd::NotPosted };
-            facts.push(DataFact::Transfer { xfer: write.xfer, end, detail: detail.into() });
+            facts.push(DataFact::Transfer { xfer: write.xfer, end, detail: String::new() });
         }
     }
 }

@@ -8,14 +8,17 @@
 use std::time::{Duration, Instant};
 
 use kvpeer_core::{Command, Endpoint, Input, Time};
+use kvpeer_wire::Msg;
 
 use super::io::Io;
 use super::{Next, Node};
 use crate::event::TroubleKind;
 use crate::plane::{DataFact, Progress, Rest, Scratch};
 
-/// Facts of the control plane, and answers, in one turn.
-const FACTS: usize = 256;
+/// What a turn may spend on facts of the control plane and on answers: each costs one, and one more for
+/// every `KEYS` that it names.
+const BUDGET: usize = 256;
+const KEYS: usize = 64;
 /// Steps of the data plane at a time.
 const DATA_STEPS: usize = 1024;
 /// How often the data plane may go on while it has more to report and a deadline is due: after a long pause of the
@@ -59,7 +62,8 @@ impl Node {
     /// Takes in what has arrived and does what is due, without waiting for anything. Says when to call again at
     /// the latest; calling more often only costs time.
     ///
-    /// Bounded: at most 256 messages, some thousand completions of WRITEs and one Tick, whatever peers send.
+    /// Bounded: at most 256 messages (fewer when they name many keys), some thousand completions of WRITEs and one
+    /// Tick, whatever peers send.
     /// One call may open or close one endpoint of the data plane, which takes milliseconds with libfabric.
     ///
     /// **Its limit:** heartbeats leave, and WRITEs of peers land, only while it is called. An engine whose steps can
@@ -102,7 +106,7 @@ impl Node {
             Some(batch) => batch,
             None => Batch { until: self.poll(timeout), data: Data::Ahead },
         };
-        let mut budget = FACTS;
+        let mut budget = BUDGET;
         if self.drain_control(batch.until, &mut budget) == Drained::OutOfBudget {
             self.batch = Some(batch);
             return;
@@ -152,8 +156,9 @@ impl Node {
                 return Drained::All;
             };
             self.io.note_control(&fact);
-            self.endpoint.handle(now, fact.as_input(), &mut self.io);
-            *budget = budget.saturating_sub(1);
+            let input = fact.as_input();
+            *budget = budget.saturating_sub(cost(&input));
+            self.endpoint.handle(now, input, &mut self.io);
         }
     }
 
@@ -178,10 +183,24 @@ const WITHOUT_CONTROL: Duration = Duration::from_millis(5);
 fn drain_answers(endpoint: &mut Endpoint, io: &mut Io, now: Time, budget: &mut usize) -> Drained {
     while *budget > 0 {
         let Some(answer) = io.answers.pop_front() else { return Drained::All };
-        endpoint.handle(now, answer.as_input(), io);
-        *budget -= 1;
+        let input = answer.as_input();
+        *budget = budget.saturating_sub(cost(&input));
+        endpoint.handle(now, input, io);
     }
     Drained::OutOfBudget
+}
+
+fn cost(input: &Input<'_>) -> usize {
+    let keys = if let Input::Message { msg: Msg::Lookup(lookup), .. } = input {
+        lookup.keys.len()
+    } else if let Input::Message { msg: Msg::Fetch(fetch), .. } = input {
+        fetch.demand.len()
+    } else if let Input::Probed { hits, misses, .. } = input {
+        hits.len() + misses.len()
+    } else {
+        0
+    };
+    1 + keys / KEYS
 }
 
 fn is_due(endpoint: &Endpoint, now: Time) -> bool {

@@ -96,7 +96,7 @@ pub enum DataFact {
         xfer: XferId,
         /// How it ended.
         end: TransferEnd,
-        /// Why it did not succeed, for people; empty when it did.
+        /// Why it did not succeed, for people; empty when it did, or when that is told already.
         detail: String,
     },
     /// The peer cannot be written to any more. Posted WRITEs still report their own end.

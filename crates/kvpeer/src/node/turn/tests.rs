@@ -173,7 +173,7 @@ fn much_that_arrived_is_taken_in_over_turns_before_anything_is_judged() {
     fake.take_log();
 
     clock.advance(HANDSHAKE);
-    fake.arrive(std::iter::repeat_n(NOISE, 2 * FACTS + 1).chain([GONE]));
+    fake.arrive(std::iter::repeat_n(NOISE, 2 * BUDGET + 1).chain([GONE]));
     assert_eq!([node.tick(), node.tick(), node.tick()], [Next::Now, Next::Now, Next::Idle]);
     assert_eq!(fake.take_log(), ["poll Some(0ns)", "progress"], "one batch, and nobody was closed");
 }
