@@ -392,8 +392,13 @@ fn live(nodes: usize, fenced: bool, acts: &[Act]) {
 }
 
 fn config() -> ProptestConfig {
-    // PROPTEST_CASES asks for longer runs.
-    ProptestConfig { failure_persistence: None, max_shrink_iters: 50_000, ..ProptestConfig::default() }
+    // PROPTEST_CASES asks for longer runs (a quarter of it; 256 unless told otherwise).
+    ProptestConfig {
+        cases: ProptestConfig::default().cases / 4,
+        failure_persistence: None,
+        max_shrink_iters: 50_000,
+        ..ProptestConfig::default()
+    }
 }
 
 proptest! {
@@ -457,7 +462,7 @@ const REACHED: &[&str] = &[
 fn the_generator_reaches_all_endings() {
     let mut runner = TestRunner::deterministic();
     let mut seen = BTreeSet::new();
-    for _ in 0..400 {
+    for _ in 0..200 {
         let acts = prop::collection::vec(act(), 60..140).new_tree(&mut runner).expect("acts").current();
         let mut life = Life::new(2, true);
         acts.iter().for_each(|act| life.act(act));

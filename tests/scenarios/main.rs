@@ -5,7 +5,12 @@
 
 mod a_abort;
 mod b_results;
+mod c_lookup;
+mod crossing;
 mod d_handshake;
+mod e_death;
 mod endings;
+mod g_limits;
 mod h_stores;
+mod liveness;
 mod prelude;

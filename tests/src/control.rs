@@ -38,6 +38,8 @@ pub(crate) struct End {
     pub(crate) heard_ack: bool,
     /// What came in, for an end that is no node.
     pub(crate) heard: Vec<String>,
+    /// The pongs among it.
+    pub(crate) pongs: Vec<u64>,
 }
 
 impl End {
@@ -53,6 +55,7 @@ impl End {
             said_ack: false,
             heard_ack: false,
             heard: Vec::new(),
+            pongs: Vec::new(),
         }
     }
 }

@@ -37,6 +37,11 @@ impl World {
         self.said.remove(&(from, to)).unwrap_or_default()
     }
 
+    /// Whether the load has no result.
+    pub fn is_open(&self, job: Job) -> bool {
+        self.load_of(job).end.is_none()
+    }
+
     /// The load is not finished.
     #[track_caller]
     pub fn expect_open(&self, job: Job) {

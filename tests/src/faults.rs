@@ -114,6 +114,16 @@ impl World {
         links.map(|((_, _, epoch), _)| *epoch).max().expect("a link between them")
     }
 
+    /// How many of a node's dials have come to something, or to nothing.
+    pub fn dials(&self, who: Who) -> usize {
+        self.node(who).dialled
+    }
+
+    /// Rights that a node has ever asked for.
+    pub fn rights(&self, who: Who) -> Vec<Epoch> {
+        self.node(who).rights.keys().copied().collect()
+    }
+
     /// The rights that a node is opening cannot be opened.
     pub fn fail_rights(&mut self, who: Who) {
         let opening = self.node(who).rights.iter().filter(|(_, right)| **right == Right::Opening);

@@ -32,6 +32,8 @@ pub(crate) struct Node {
     /// What the engine was told and no expectation has taken yet.
     pub(crate) news: Vec<News>,
     pub(crate) counts: BTreeMap<Count, u64>,
+    /// How many of its dials have come to something, or to nothing.
+    pub(crate) dialled: usize,
     /// How often it has wished for a WRITE to be cancelled.
     pub(crate) cancels: usize,
 }
@@ -74,6 +76,7 @@ impl Node {
             books: Books::default(),
             news: Vec::new(),
             counts: BTreeMap::new(),
+            dialled: 0,
             cancels: 0,
         }
     }

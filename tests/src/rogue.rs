@@ -2,8 +2,8 @@
 
 use kvpeer_core::ConnId;
 use kvpeer_wire::{
-    AbortFetch, Blocks, Compat, Connect, ConnectAck, Demand, Fetch, Fingerprint, Msg, PeerName, RegionInfo,
-    Round, Supply, Text,
+    AbortFetch, BitsBuf, Blocks, Compat, Connect, ConnectAck, Demand, Fetch, FetchProgress, Fingerprint,
+    Lookup, LookupId, LookupResp, Msg, PeerName, RegionInfo, Release, Round, Supply, Text,
 };
 
 use crate::control::{Item, encode};
@@ -98,6 +98,37 @@ impl World {
         self.rogue_says(line, &Msg::AbortFetch(AbortFetch { request: request(name), round: Round(round) }));
     }
 
+    /// X says that no more lookups or fetches come for a request.
+    #[track_caller]
+    pub fn rogue_releases(&mut self, line: Line, name: &str) {
+        self.rogue_says(line, &Msg::Release(Release { request: request(name) }));
+    }
+
+    /// X asks which of these keys the node holds.
+    #[track_caller]
+    pub fn rogue_asks(&mut self, line: Line, id: u64, name: &str, round: u64, numbers: &[u32]) {
+        let keys = keys(numbers);
+        let (lookup_id, request, round, keys) = (LookupId(id), request(name), Round(round), keys.as_keys());
+        self.rogue_says(line, &Msg::Lookup(Lookup { lookup_id, request, round, keys }));
+    }
+
+    /// X answers a lookup, or a part of it, with hits that are good for a minute.
+    #[track_caller]
+    pub fn rogue_answers(&mut self, line: Line, id: u64, offset: u32, hits: &[bool]) {
+        let mut bits = BitsBuf::zeros(hits.len() as u32);
+        hits.iter().enumerate().filter(|(_, hit)| **hit).for_each(|(at, _)| bits.set(at as u32));
+        let (lookup_id, hits) = (LookupId(id), bits.as_bits());
+        self.rogue_says(line, &Msg::LookupResp(LookupResp { lookup_id, offset, hits, pin_ms: 60_000 }));
+    }
+
+    /// X says that a fetch's blocks wait for supply.
+    #[track_caller]
+    pub fn rogue_parks(&mut self, line: Line, name: &str, round: u64, parked: u32) {
+        let (request, round) = (request(name), Round(round));
+        let progress = FetchProgress { request, round, matched: 0, parked, landed: 0 };
+        self.rogue_says(line, &Msg::FetchProgress(progress));
+    }
+
     /// X says something; it is on its way.
     pub fn rogue_whispers(&mut self, line: Line, msg: &Msg<'_>) {
         self.log(format!("{X} -> {}  {}", self.listener(line), say(msg)));
@@ -149,14 +180,32 @@ impl World {
         self.wires.peer_of(line.0).map_or(X, |peer| peer.who)
     }
 
+    /// From here on X does not answer pings.
+    pub fn rogue_is_silent(&mut self) {
+        self.rogue_silent = true;
+    }
+
+    /// The nonces of the pongs that X has heard since the last look.
+    pub fn pongs(&mut self, line: Line) -> Vec<u64> {
+        self.wires.end_mut(line.0).map(|end| std::mem::take(&mut end.pongs)).unwrap_or_default()
+    }
+
+    fn rogue_feels(&mut self, conn: ConnId, msg: &Msg<'_>) {
+        match (msg, self.wires.end_mut(conn)) {
+            (Msg::Ping(nonce), _) if !self.rogue_silent => {
+                self.put(conn, Item::Frame(encode(&Msg::Pong(*nonce))));
+            }
+            (Msg::Pong(nonce), Some(end)) => end.pongs.push(nonce.0),
+            (_, _) => {}
+        }
+    }
+
     /// Something reaches X. It answers pings, and nothing else by itself.
     pub(crate) fn rogue_hears(&mut self, conn: ConnId, item: Item) {
         let text = match &item {
             Item::Frame(frame) => {
                 let msg = crate::control::decode(frame);
-                if let Msg::Ping(nonce) = msg {
-                    self.put(conn, Item::Frame(encode(&Msg::Pong(nonce))));
-                }
+                self.rogue_feels(conn, &msg);
                 if is_heartbeat(&msg) {
                     return;
                 }

@@ -205,6 +205,7 @@ impl World {
 
     fn dial(&mut self, who: Who, epoch: Epoch) {
         let dial = self.node_mut(who).dials.remove(&epoch).expect("a dial");
+        self.node_mut(who).dialled += 1;
         let listens = |node: &&crate::node::Node| node.who.name() == dial.address && node.endpoint.is_some();
         let to = match self.nodes.iter().find(listens) {
             Some(node) => Some(node.who),
@@ -324,6 +325,24 @@ impl World {
         match self.wires.between(from, to).last().copied() {
             Some(conn) => (0..count).for_each(|_| self.deliver(to, other(conn))),
             None => self.fail(&format!("{from} has no connection with {to}")),
+        }
+    }
+
+    /// Takes up to `count` steps, one after the other, of those that are possible at each time.
+    pub fn take_steps(&mut self, count: usize) {
+        for _ in 0..count {
+            if let Some(step) = self.steps().first().copied() {
+                self.take(step);
+            }
+        }
+    }
+
+    /// Delivers the next item from one node to another, if there is one, held back or not.
+    pub fn deliver_if_any(&mut self, from: Who, to: Who) {
+        let waiting = Hold::Messages(from, to);
+        let next = self.steps().into_iter().find(|step| self.kind(*step) == waiting);
+        if let Some(step) = next {
+            self.take(step);
         }
     }
 

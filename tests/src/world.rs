@@ -35,6 +35,8 @@ pub struct World {
     /// What was said and no expectation has taken yet.
     pub(crate) said: BTreeMap<(Who, Who), Vec<String>>,
     pub(crate) trace: Trace,
+    /// Whether X has stopped answering pings.
+    pub(crate) rogue_silent: bool,
     /// The last job id of a story.
     pub(crate) jobs: u64,
     /// What has happened at all, for those who ask what a set of worlds covers.
@@ -85,6 +87,7 @@ impl World {
             talks: BTreeMap::new(),
             said: BTreeMap::new(),
             trace: Trace::default(),
+            rogue_silent: false,
             jobs: 0,
             seen: BTreeSet::new(),
             effects: 0,
