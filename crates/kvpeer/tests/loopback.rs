@@ -1,17 +1,25 @@
 //! Two nodes over TCP and libfabric on loopback.
 #![cfg(all(feature = "tcp", feature = "fabric"))]
+#![allow(unsafe_code, reason = "the engine's own memory is handed over by an unsafe constructor")]
 
 mod common;
 
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{BLOCK_LEN, Side, pattern, region};
+use common::{Side, pattern, region};
 use kvpeer::core::{CloseReason, Destination, LoadFailure, LookupState, StoreOutcome};
 use kvpeer::mem::MemNet;
-use kvpeer::{BlockTable, Event, LoadOutcome, Node, NodeConfig, Supply, TcpFabric, TroubleKind};
+use kvpeer::{BlockTable, Event, LoadOutcome, Node, NodeConfig, Region, Supply, TcpFabric, TroubleKind};
 
 fn side() -> Side {
-    let config = NodeConfig::new(region());
+    side_on(region())
+}
+
+fn side_on(region: Arc<Region>) -> Side {
+    let config = NodeConfig::new(region);
     let table = BlockTable::new();
     let network = TcpFabric::listening("127.0.0.1:0".parse().unwrap());
     let node = Node::tcp_fabric(&config, network, table.clone()).unwrap();
@@ -83,17 +91,55 @@ fn an_unreachable_peer_fails_the_load_and_says_why() {
     assert_eq!(destination, Destination::Reusable);
 }
 
-#[test]
-fn a_node_dropped_in_mid_transfer_lets_go_of_its_memory_only_after_its_endpoints() {
-    let (consumer, producer) = (side(), side());
-    producer.fill(&[(b'a', 1)]);
-    let request = consumer.consume(&producer, "r", Supply::Await);
-    consumer.load(&request, b"a", &[0]);
-    producer.store(&request, b"a", &[1]);
-    let regions = [consumer.region.clone(), producer.region.clone()];
-    drop((consumer, producer));
-    for region in regions {
-        assert_eq!(std::sync::Arc::strong_count(&region), 1, "the planes have let go of it");
-        region.write_block(0, &[1; BLOCK_LEN]).unwrap();
+/// 64 MiB: long enough under way to be cut in the middle.
+const MANY: u32 = 256;
+const LARGE: usize = 256 << 10;
+
+/// A node on the engine's own memory; the flag says when that was given back.
+fn side_on_own_memory() -> (Side, Arc<AtomicBool>) {
+    struct Owner {
+        _memory: Vec<u64>,
+        given_back: Arc<AtomicBool>,
     }
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.given_back.store(true, Ordering::SeqCst);
+        }
+    }
+    let mut memory = vec![0u64; MANY as usize * LARGE / 8];
+    let base = NonNull::new(memory.as_mut_ptr().cast()).unwrap();
+    let given_back = Arc::new(AtomicBool::new(false));
+    let owner = Owner { _memory: memory, given_back: Arc::clone(&given_back) };
+    // SAFETY: `owner` keeps the vector, which nobody else touches, and is dropped with the region.
+    let region = unsafe { Region::from_raw(base, MANY, LARGE as u64, owner) }.unwrap();
+    (side_on(region), given_back)
+}
+
+#[test]
+fn a_node_that_is_dropped_in_mid_transfer_gives_its_memory_back_after_the_fence() {
+    let cut_in_the_middle = (0..20).any(|_| {
+        let (consumer, given_back) = side_on_own_memory();
+        let mut producer = side_on(Region::new(MANY, LARGE as u64).unwrap());
+        let request = consumer.consume(&producer, "r", Supply::Await);
+        let (names, blocks): (Vec<u8>, Vec<u32>) = (0..MANY).map(|at| (at as u8, at)).unzip();
+        let load = consumer.load(&request, &names, &blocks);
+        let store = producer.store(&request, &names, &blocks);
+        producer.until_writing(store);
+
+        let Side { handle, events, region, .. } = consumer;
+        drop(handle);
+        assert_eq!(Arc::strong_count(&region), 1, "no endpoint holds it");
+        assert!(!given_back.load(Ordering::SeqCst), "the region does");
+        drop(region);
+        assert!(given_back.load(Ordering::SeqCst));
+
+        let results: Vec<Event> = events.collect();
+        let of = |event: &&Event| matches!(event, Event::LoadFinished { job, .. } if *job == load);
+        assert_eq!(results.iter().filter(of).count(), 1, "{results:?}");
+        // The producer is told, too; and it lives on.
+        let outcome = producer.store_result(store);
+        assert!(producer.handle.stats().wait().is_ok());
+        outcome != StoreOutcome::Delivered
+    });
+    assert!(cut_in_the_middle);
 }

@@ -206,8 +206,25 @@ impl Side {
         }
     }
 
+    /// Waits until WRITEs are posted, or it is too late for that: the store is over.
+    pub(crate) fn until_writing(&mut self, store: JobId) {
+        while self.handle.call(|node| node.totals().writes).wait().unwrap() == 0 {
+            while let Some(event) = self.events.try_next() {
+                self.note(event);
+            }
+            if self.stores.iter().any(|(job, _)| *job == store) {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     fn take(&mut self) {
         let event = self.events.next_within(PATIENCE).expect("an event in time");
+        self.note(event);
+    }
+
+    fn note(&mut self, event: Event) {
         match event {
             Event::LoadFinished { job, outcome, destination, .. } => {
                 let before = self.loads.insert(job, (outcome, destination));
