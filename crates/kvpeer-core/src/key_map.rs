@@ -23,7 +23,7 @@ enum Table {
 }
 
 /// How far from its place a key may lie before the table gives up on hashing.
-const LONGEST_WALK: usize = 64;
+const LONGEST_WALK: usize = 256;
 const FEWEST_SLOTS: usize = 8;
 
 /// Two keys of the run are equal.
@@ -212,10 +212,10 @@ mod tests {
     #[test]
     fn keys_made_to_collide_are_found_all_the_same() {
         // Equal in the bytes that are hashed, different in between.
-        let colliding: Vec<[u8; 36]> = (0..200u8)
+        let colliding: Vec<[u8; 36]> = (0..300u16)
             .map(|n| {
                 let mut key = [7; 36];
-                key[16] = n;
+                key[16..18].copy_from_slice(&n.to_le_bytes());
                 key
             })
             .collect();

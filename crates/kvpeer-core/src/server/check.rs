@@ -2,7 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use super::{Ending, Fetching, Holder, Origin, Serving, Session, Slot, Tables};
+use super::{Ending, Fetching, Holder, Origin, Pins, Serving, Session, Slot, Tables};
 use crate::deadlines::{Deadlines, Due};
 use crate::endpoint::{count, law};
 use crate::{Epoch, JobId, ProbeId, Violation, XferId};
@@ -47,9 +47,13 @@ impl Session {
                 Serving::Probing(probing) => {
                     let lookups = self.lookups.values().filter(|asked| asked.id == *id).count();
                     law(probing.lookups == lookups, "a round counts its lookups")?;
-                    law(lookups + probing.pins.len() > 0, "a probing round has a lookup or a pin")?;
-                    totals.pinned += probing.pins.len();
-                    totals.kept += probing.pins.len() * super::lookups::PIN_SIZE;
+                    law(!probing.is_empty(), "a probing round has a lookup or a pin")?;
+                    law(
+                        probing.pins.iter().all(|pins| pins.len() > 0),
+                        "an answered lookup is kept for its pins",
+                    )?;
+                    totals.pinned += probing.pins.iter().map(Pins::len).sum::<usize>();
+                    totals.kept += probing.pins.iter().map(|pins| pins.kept).sum::<usize>();
                 }
                 Serving::Fetching(fetching) => {
                     fetching.check()?;
@@ -74,7 +78,8 @@ impl Session {
             }
         }
         for asked in self.lookups.values() {
-            totals.kept += asked.kept;
+            totals.kept += asked.pins.kept;
+            totals.pinned += asked.pins.len();
             law(!asked.open.is_empty(), "an open lookup has open keys")?;
         }
         for (seq, asked) in &self.lookups {

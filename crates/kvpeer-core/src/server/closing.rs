@@ -6,38 +6,48 @@ use kvpeer_wire::{Failure, Release};
 
 use super::fetches::runs;
 use super::jobs::Stage;
-use super::lookups::PIN_SIZE;
-use super::{Ending, Fetching, Holder, Pin, Producer, RoundId, Serving, Slot};
+use super::{Ending, Fetching, Holder, Pins, Producer, RoundId, Serving, Slot};
 use crate::cx::Cx;
 use crate::{CloseReason, JobId, RequestId, StoreFailure};
 
 impl Producer<'_> {
     /// The round's fetch is here: its lookups are closed, its pins are handed over.
-    pub(super) fn close_probing(&mut self, cx: &mut Cx<'_>, id: &RoundId) -> Vec<Pin> {
-        let Some(Serving::Probing(probing)) = self.session.rounds.get_mut(id) else { return Vec::new() };
-        let pins = core::mem::take(&mut probing.pins);
-        self.session.pinned -= pins.len();
-        self.unkeep(pins.len() * PIN_SIZE);
+    pub(super) fn close_probing(&mut self, cx: &mut Cx<'_>, id: &RoundId) -> Vec<Pins> {
+        if !matches!(self.session.rounds.get(id), Some(Serving::Probing(_))) {
+            return Vec::new();
+        }
         self.end_lookups(cx, |of| of == id);
-        self.session.remove_round(id);
-        pins
+        let Some(Serving::Probing(probing)) = self.session.remove_round(id) else { return Vec::new() };
+        for pins in &probing.pins {
+            self.session.pinned -= pins.len();
+            self.unkeep(pins.kept);
+        }
+        probing.pins
     }
 
     /// Pins that nobody fetches.
-    pub(super) fn unpin(&mut self, cx: &mut Cx<'_>, pins: &[Pin]) {
-        let runs = runs(pins.iter().map(|pin| pin.source.job));
+    pub(super) fn unpin(&mut self, cx: &mut Cx<'_>, pins: &[Pins]) {
+        let runs = runs(pins.iter().flat_map(Pins::jobs));
         runs.for_each(|(job, count)| self.tables.lose(cx, job, count, Stage::Offered, None));
     }
 
     /// A lookup's pins were not fetched in time.
     pub(crate) fn pin_timed_out(&mut self, cx: &mut Cx<'_>, job: JobId, id: &RoundId) {
         let Some(Serving::Probing(probing)) = self.session.rounds.get_mut(id) else { return };
-        let before = probing.pins.len();
-        probing.pins.retain(|pin| pin.source.job != job);
-        let gone = before - probing.pins.len();
-        let empty = probing.pins.is_empty() && probing.lookups == 0;
+        let mut gone = 0;
+        let mut unkept = 0;
+        probing.pins.retain_mut(|pins| {
+            gone += pins.drop_job(job);
+            let over = pins.len() == 0;
+            unkept += if over { pins.kept } else { 0 };
+            !over
+        });
+        let empty = probing.is_empty();
+        for asked in self.session.lookups.values_mut().filter(|asked| asked.id == *id) {
+            gone += asked.pins.drop_job(job);
+        }
         self.session.pinned -= gone;
-        self.unkeep(gone * PIN_SIZE);
+        self.unkeep(unkept);
         if empty {
             self.session.remove_round(id);
         }

@@ -8,7 +8,8 @@ use kvpeer_wire::{
     RequestName, Round, Supply, TransferDone,
 };
 
-use super::{Ending, Fetching, Pin, Producer, RoundId, Serving, Slot, Source, Told, Wanted, Writes};
+use super::jobs::Stage;
+use super::{Ending, Fetching, Pins, Producer, RoundId, Serving, Slot, Source, Told, Wanted, Writes, pins};
 use crate::cx::Cx;
 use crate::deadlines::Due;
 use crate::key_map::KeyMap;
@@ -61,47 +62,41 @@ impl Producer<'_> {
     }
 
     /// What every fetch must pass, whatever its supply.
-    fn check_fetch(&self, cx: &Cx<'_>, id: &RoundId, msg: &Fetch<'_>) -> Result<KeyMap, Failure> {
+    fn check_fetch(&self, cx: &Cx<'_>, id: &RoundId, msg: &Fetch<'_>) -> Result<(), Failure> {
         if self.session.closing.is_some() {
             return Err(Failure::Closing);
         }
         if !distinct_and_below(msg.demand.blocks(), self.region.num_blocks) {
             return Err(Failure::Malformed);
         }
-        let index = KeyMap::build(msg.demand.keys()).map_err(|_| Failure::Malformed)?;
         let fits = self.admits_round(cx, id) && self.may_keep(cx, fetch_size(msg));
-        if fits { Ok(index) } else { Err(Failure::Overloaded) }
+        if fits { Ok(()) } else { Err(Failure::Overloaded) }
     }
 
-    /// A fetch from this round's pins. Takes those it demands out of `pins`, or none if one is missing.
+    /// A fetch from this round's pins: all it demands, or nothing.
     fn open_pinned(
-        &self,
-        cx: &Cx<'_>,
+        &mut self,
+        cx: &mut Cx<'_>,
         id: &RoundId,
         msg: &Fetch<'_>,
-        pins: &mut Vec<Pin>,
+        pins: &mut [Pins],
     ) -> Result<Fetching, Failure> {
-        let index = self.check_fetch(cx, id, msg)?;
-        let keys = msg.demand.keys();
-        let mut slots = alloc::vec![Slot::Waiting; msg.demand.len()];
-        let mut unused = Vec::new();
-        for pin in pins.iter() {
-            match index.find(keys, pin.key.as_key()).and_then(|at| slots.get_mut(at as usize)) {
-                Some(slot @ Slot::Waiting) => *slot = Slot::Claimed(pin.source),
-                Some(_) | None => unused.push(pin.clone()),
+        self.check_fetch(cx, id, msg)?;
+        match pins::take_all(pins, msg.demand.keys()) {
+            Ok(slots) => Ok(Fetching::new(cx, msg, slots, None)),
+            Err((why, taken)) => {
+                let runs = runs(taken.iter().filter_map(Slot::source).map(|source| source.job));
+                runs.for_each(|(job, count)| self.tables.lose(cx, job, count, Stage::Offered, None));
+                Err(why)
             }
         }
-        if slots.contains(&Slot::Waiting) {
-            return Err(Failure::NoSupply);
-        }
-        *pins = unused;
-        Ok(Fetching::new(cx, msg, slots, None))
     }
 
     /// A fetch of what is, or will be, stored for the request.
     fn open_await(&mut self, cx: &mut Cx<'_>, id: &RoundId, msg: &Fetch<'_>) -> Result<Fetching, Failure> {
-        let index = self.check_fetch(cx, id, msg)?;
+        self.check_fetch(cx, id, msg)?;
         let keys = msg.demand.keys();
+        let index = KeyMap::build(keys).map_err(|_| Failure::Malformed)?;
         self.tables.bind(cx, &id.request, self.epoch, self.peer)?;
         let Some(pool) = self.tables.pools.get_mut(&id.request) else { return Err(Failure::NoSupply) };
         let mut slots = alloc::vec![Slot::Waiting; msg.demand.len()];

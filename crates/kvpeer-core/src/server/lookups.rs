@@ -2,17 +2,12 @@
 
 use alloc::vec::Vec;
 
-use kvpeer_wire::{Bits, BitsBuf, Lookup, LookupId, LookupResp, Msg};
+use kvpeer_wire::{BitsBuf, Lookup, LookupId, LookupResp, Msg};
 
-use super::{Asked, Job, Offer, Origin, Pin, Probing, Producer, RoundId, Serving, Source};
+use super::{Asked, Job, Offer, Origin, Pins, Probing, Producer, RoundId, Serving, Source};
 use crate::cx::Cx;
 use crate::deadlines::Due;
-use crate::key_map::KeyMap;
-use crate::{Action, BlockIdx, Count, Event, JobId, KeyAt, KeyBuf, ProbeId, RequestId, StoreOutcome};
-
-/// What a lookup keeps beside its keys, and a pin altogether, in bytes; rounded up.
-const LOOKUP_OVERHEAD: usize = 512;
-pub(super) const PIN_SIZE: usize = 96;
+use crate::{Action, BlockIdx, Count, Event, JobId, KeyAt, ProbeId, RequestId, StoreOutcome};
 
 /// What the block cache says in one `Probed`.
 #[derive(Clone, Copy)]
@@ -25,14 +20,16 @@ pub(crate) struct Answer<'a> {
 impl Producer<'_> {
     pub(crate) fn lookup(&mut self, cx: &mut Cx<'_>, msg: &Lookup<'_>) {
         let id = RoundId { request: RequestId::from(msg.request), round: msg.round };
-        let kept = msg.keys.size() + msg.keys.len() * size_of::<KeyAt>() + LOOKUP_OVERHEAD;
-        if let Some(refusal) = self.refuse_lookup(cx, msg, &id, kept) {
-            if let Some(what) = refusal {
-                cx.count(what);
+        let pins = match self.admit_lookup(cx, msg, &id) {
+            Ok(pins) => pins,
+            Err(why) => {
+                if let Some(what) = why {
+                    cx.count(what);
+                }
+                return self.answer_misses(cx, msg.lookup_id, 0, msg.keys.len());
             }
-            return self.answer_misses(cx, msg.lookup_id, 0, msg.keys.len());
-        }
-        self.keep(kept);
+        };
+        self.keep(pins.kept);
         if !self.session.rounds.contains_key(&id) {
             self.session.insert_round(id.clone(), Serving::Probing(Probing::default()));
         }
@@ -41,43 +38,32 @@ impl Producer<'_> {
         }
         let seq = self.session.mint();
         let probe = ProbeId { epoch: self.epoch, seq };
-        let count = u32::try_from(msg.keys.len()).unwrap_or(u32::MAX);
         let asked = Asked {
             lookup_id: msg.lookup_id,
-            keys: msg.keys.to_buf(),
-            open: (0..count).map(KeyAt).collect(),
-            hits: BitsBuf::zeros(count),
+            open: (0..msg.keys.len() as u32).map(KeyAt).collect(),
+            pins,
             told: 0,
             pinned_at: None,
             due: Some(cx.arm(cx.now + cx.config.timing.probe, Due::Probe(probe))),
             retry_due: None,
-            kept,
             id,
         };
         self.ask_cache(cx, probe, &asked);
         self.session.lookups.insert(seq, asked);
     }
 
-    /// Whether a lookup is answered with misses at once, and what that counts as.
-    fn refuse_lookup(
-        &self,
-        cx: &Cx<'_>,
-        msg: &Lookup<'_>,
-        id: &RoundId,
-        kept: usize,
-    ) -> Option<Option<Count>> {
+    /// Room for a lookup's pins; or what it counts as that it is answered with misses at once, if it counts.
+    fn admit_lookup(&self, cx: &Cx<'_>, msg: &Lookup<'_>, id: &RoundId) -> Result<Pins, Option<Count>> {
         let limits = &cx.config.limits;
         let closed = matches!(self.session.rounds.get(id), Some(Serving::Fetching(_)));
         if self.session.closing.is_some() || closed || msg.keys.is_empty() {
-            return Some(None);
+            return Err(None);
         }
-        if self.session.lookups.len() >= limits.lookups
-            || !self.admits_round(cx, id)
-            || !self.may_keep(cx, kept)
-        {
-            return Some(Some(Count::Overloaded));
+        let room = self.session.lookups.len() < limits.lookups && self.admits_round(cx, id);
+        if !room || !self.may_keep(cx, Pins::size(msg.keys)) {
+            return Err(Some(Count::Overloaded));
         }
-        KeyMap::build(msg.keys).err().map(|_| Some(Count::MalformedLookup))
+        Pins::new(msg.keys).map_err(|_| Some(Count::MalformedLookup))
     }
 
     fn ask_cache(&self, cx: &mut Cx<'_>, probe: ProbeId, asked: &Asked) {
@@ -86,7 +72,7 @@ impl Producer<'_> {
             peer: self.peer,
             request: &asked.id.request,
             round: asked.id.round,
-            keys: asked.keys.as_keys(),
+            keys: asked.pins.keys(),
             open: &asked.open,
         });
     }
@@ -130,13 +116,11 @@ impl Producer<'_> {
             return cx.count(Count::BadAnswer);
         }
         let room = self.session.pinned + hits.len() <= cx.config.limits.pinned_blocks;
-        let room = room && self.may_keep(cx, hits.len() * PIN_SIZE);
-        if !room {
+        let total = if room {
+            put_down(asked, job, hits, cx)
+        } else {
             cx.count(Count::Overloaded);
-        }
-        let total = match self.session.rounds.get_mut(&asked.id) {
-            Some(Serving::Probing(probing)) if room => put_down(&mut probing.pins, asked, job, hits, cx),
-            Some(Serving::Probing(_) | Serving::Fetching(_)) | None => 0,
+            0
         };
         if total == 0 {
             return cx.tell(Event::StoreFinished { job, outcome: StoreOutcome::Unclaimed });
@@ -154,7 +138,6 @@ impl Producer<'_> {
         };
         self.tables.jobs.insert(job, new);
         self.session.pinned += total as usize;
-        self.keep(total as usize * PIN_SIZE);
         asked.pinned_at = asked.pinned_at.or(Some(cx.now));
     }
 
@@ -162,21 +145,21 @@ impl Producer<'_> {
     fn tell_prefix(&mut self, cx: &mut Cx<'_>, asked: &mut Asked) {
         let settled = match asked.open.first() {
             Some(first) => first.0,
-            None => asked.hits.as_bits().len(),
+            None => asked.pins.keys().len() as u32,
         };
         if settled <= asked.told {
             return;
         }
-        let all = asked.hits.as_bits();
-        let whole = asked.told == 0 && settled == all.len();
-        let part = (!whole).then(|| part_of(all, asked.told, settled));
-        let hits = part.as_ref().map_or(all, BitsBuf::as_bits);
+        let mut hits = BitsBuf::zeros(settled - asked.told);
+        let part = asked.pins.hits().skip(asked.told as usize).take((settled - asked.told) as usize);
+        (0u32..).zip(part).filter(|(_, hit)| *hit).for_each(|(at, _)| hits.set(at));
         // An earlier hit of this lookup may have been pinned for a while.
         let pinned_for = asked
             .pinned_at
             .map_or(cx.config.timing.pin, |since| cx.config.timing.pin.saturating_sub(cx.now.since(since)));
         let pin_ms = crate::time::wire_millis(pinned_for);
-        let resp = LookupResp { lookup_id: asked.lookup_id, offset: asked.told, hits, pin_ms };
+        let resp =
+            LookupResp { lookup_id: asked.lookup_id, offset: asked.told, hits: hits.as_bits(), pin_ms };
         self.line.send(cx, Msg::LookupResp(resp));
         asked.told = settled;
     }
@@ -203,14 +186,21 @@ impl Producer<'_> {
         cx.disarm(&mut asked.due, Due::Probe(probe));
         cx.disarm(&mut asked.retry_due, Due::ProbeRetry(probe));
         cx.act(Action::EndProbe { probe });
-        self.unkeep(asked.kept);
-        let empty = match self.session.rounds.get_mut(&asked.id) {
+        let kept = asked.pins.kept;
+        let (empty, keeps) = match self.session.rounds.get_mut(&asked.id) {
             Some(Serving::Probing(probing)) => {
                 probing.lookups -= 1;
-                probing.lookups == 0 && probing.pins.is_empty()
+                let keeps = asked.pins.len() > 0;
+                if keeps {
+                    probing.pins.push(asked.pins);
+                }
+                (probing.is_empty(), keeps)
             }
-            Some(Serving::Fetching(_)) | None => false,
+            Some(Serving::Fetching(_)) | None => (false, false),
         };
+        if !keeps {
+            self.unkeep(kept);
+        }
         if empty {
             self.session.remove_round(&asked.id);
         }
@@ -227,21 +217,15 @@ impl Producer<'_> {
         }
     }
 
-    /// Answers every open lookup: what is not known is a miss.
+    /// Answers every open lookup, its pins being given up: what was not told yet is a miss.
     pub(super) fn answer_all(&mut self, cx: &mut Cx<'_>) {
-        let seqs: Vec<u64> = self.session.lookups.keys().copied().collect();
-        for seq in seqs {
-            self.probe_timed_out_now(cx, ProbeId { epoch: self.epoch, seq });
+        let open = self.session.lookups.values();
+        let untold: Vec<(LookupId, u32, usize)> =
+            open.map(|asked| (asked.lookup_id, asked.told, asked.pins.keys().len())).collect();
+        for (lookup_id, told, keys) in untold {
+            self.answer_misses(cx, lookup_id, told, keys - told as usize);
         }
-    }
-
-    fn probe_timed_out_now(&mut self, cx: &mut Cx<'_>, probe: ProbeId) {
-        if let Some(asked) = self.session.lookups.get_mut(&probe.seq) {
-            cx.disarm(&mut asked.due, Due::Probe(probe));
-            // Pins are given up with the session: what was a hit and is not told yet is none any more.
-            asked.hits = BitsBuf::zeros(asked.hits.as_bits().len());
-        }
-        self.probe_timed_out(cx, probe);
+        self.end_lookups(cx, |_| true);
     }
 }
 
@@ -268,28 +252,18 @@ fn ascending<'a, T: Copy>(answers: &'a [T], copy: &'a mut Vec<T>, at: impl Fn(&T
 }
 
 /// Adds a pin for every hit on a key that is open and a block that is ours; returns how many.
-fn put_down(
-    pins: &mut Vec<Pin>,
-    asked: &mut Asked,
-    job: JobId,
-    hits: &[(KeyAt, BlockIdx)],
-    cx: &mut Cx<'_>,
-) -> u32 {
-    let before = pins.len();
-    pins.reserve(hits.len());
+fn put_down(asked: &mut Asked, job: JobId, hits: &[(KeyAt, BlockIdx)], cx: &mut Cx<'_>) -> u32 {
+    let before = asked.pins.len();
     let mut open = asked.open.iter().peekable();
     for (at, block) in hits {
         while open.next_if(|next| *next < at).is_some() {}
-        let sound = open.peek() == Some(&at) && *block < cx.config.region.num_blocks;
-        match asked.keys.as_keys().get(at.0 as usize).filter(|_| sound) {
-            Some(key) => {
-                asked.hits.set(at.0);
-                pins.push(Pin { key: KeyBuf::from(key), source: Source { job, block: *block } });
-            }
-            None => cx.count(Count::BadAnswer),
+        if open.peek() == Some(&at) && *block < cx.config.region.num_blocks {
+            asked.pins.put(*at, Source { job, block: *block });
+        } else {
+            cx.count(Count::BadAnswer);
         }
     }
-    (pins.len() - before) as u32
+    (asked.pins.len() - before) as u32
 }
 
 /// Keys that are answered, as hits or as misses, are open no more.
@@ -301,14 +275,4 @@ fn close_answered(open: &mut Vec<KeyAt>, answer: Answer<'_>) {
         while misses.next_if(|next| *next < at).is_some() {}
         hits.peek() != Some(&at) && misses.peek() != Some(&at)
     });
-}
-
-fn part_of(all: Bits<'_>, from: u32, to: u32) -> BitsBuf {
-    let mut part = BitsBuf::zeros(to - from);
-    for at in from..to {
-        if all.get(at) {
-            part.set(at - from);
-        }
-    }
-    part
 }

@@ -7,6 +7,7 @@ mod fetches;
 mod jobs;
 mod lookups;
 mod memory;
+mod pins;
 mod pools;
 mod writes;
 
@@ -14,11 +15,13 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use kvpeer_wire::{BitsBuf, Failure, KeysBuf, LookupId, RegionInfo, Round};
+use kvpeer_wire::{Failure, KeysBuf, LookupId, RegionInfo, Round};
 
 use crate::cx::Line;
 use crate::key_map::KeyMap;
 use crate::{BlockIdx, CloseReason, Epoch, JobId, KeyAt, KeyBuf, PeerId, RequestId, StoreFailure, Time};
+
+use pins::Pins;
 
 pub(crate) use lookups::{Answer, late};
 pub(crate) use pools::{Offered, Stored};
@@ -89,14 +92,8 @@ pub(crate) enum Serving {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Probing {
     lookups: usize,
-    pub(crate) pins: Vec<Pin>,
-}
-
-/// A block pinned by a lookup.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Pin {
-    key: KeyBuf,
-    source: Source,
+    /// Of lookups that are fully answered.
+    pub(crate) pins: Vec<Pins>,
 }
 
 /// Where a block is read.
@@ -181,17 +178,15 @@ pub(crate) struct Xfer {
 pub(crate) struct Asked {
     id: RoundId,
     lookup_id: LookupId,
-    keys: KeysBuf,
+    pins: Pins,
     /// Keys without an answer of the cache, in increasing order.
     open: Vec<KeyAt>,
-    hits: BitsBuf,
     /// How many keys the peer has been told about, from the first on.
     told: u32,
     /// When the first of the hits was pinned.
     pinned_at: Option<Time>,
     due: Option<Time>,
     retry_due: Option<Time>,
-    kept: usize,
 }
 
 /// Supply of one request, for whoever is bound to it.
@@ -261,6 +256,12 @@ pub(crate) struct Producer<'a> {
     pub(crate) line: &'a mut Line,
     pub(crate) session: &'a mut Session,
     pub(crate) tables: &'a mut Tables,
+}
+
+impl Probing {
+    fn is_empty(&self) -> bool {
+        self.lookups == 0 && self.pins.is_empty()
+    }
 }
 
 impl Session {
