@@ -1,0 +1,161 @@
+//! What an engine is told: once, and true.
+
+use kvpeer_core::{BlockIdx, CloseReason, Destination, JobId, LoadFailure, StoreFailure, StoreOutcome};
+
+use super::Promise;
+use crate::effects::{LoadEnd, News};
+use crate::names::Who;
+use crate::node::{Cell, Load, LoadState};
+use crate::seen::{Log, Seen};
+use crate::world::World;
+
+impl World {
+    pub(crate) fn judge_news(&mut self, who: Who, news: &News, log: &mut Log) {
+        match news {
+            News::LoadFinished { job, request, end, destination } => {
+                self.judge_load(who, *job, *request, end, *destination, log);
+            }
+            News::Released(job) => {
+                log.see(Seen::Released);
+                let load = self.edit(who).book.loads.remove(job);
+                match load.filter(|load| load.state == LoadState::Quarantined) {
+                    Some(load) => self.judge_reuse(who, *job, &load.blocks),
+                    None => {
+                        let how = format!("{who} releases {}, which is not quarantined", job.0);
+                        self.fail(Promise::OneResult, how);
+                    }
+                }
+            }
+            News::StoreFinished { job, outcome } => {
+                log.see(Seen::Stored(*outcome));
+                if self.edit(who).book.stores.remove(job).is_none() {
+                    let how = format!("{who} tells a result of store {}, which has none to come", job.0);
+                    self.fail(Promise::OneResult, how);
+                }
+                if let StoreOutcome::Failed(StoreFailure::Session(reason)) = outcome {
+                    self.judge_session_end(who, *reason);
+                }
+            }
+            News::PeerDown { reason, .. } => {
+                log.see(Seen::Ended(*reason));
+                self.judge_session_end(who, *reason);
+            }
+            News::RequestFailed { reason, .. } => self.judge_session_end(who, *reason),
+            News::LookupAnswered | News::FetchArrived | News::PeerUp(_) | News::PeerRefused => {}
+        }
+    }
+
+    fn judge_load(
+        &mut self,
+        who: Who,
+        job: JobId,
+        request: Option<u8>,
+        end: &LoadEnd,
+        destination: Destination,
+        log: &mut Log,
+    ) {
+        let load = self.edit(who).book.loads.remove(&job);
+        let Some(load) = load.filter(|load| load.state == LoadState::Asked && Some(load.request) == request)
+        else {
+            let how = format!("{who} tells a result of load {}, which has none to come", job.0);
+            return self.fail(Promise::OneResult, how);
+        };
+        match end {
+            LoadEnd::Loaded => {
+                log.see(Seen::Loaded);
+                self.judge_visible(who, job, &load, &vec![true; load.blocks.len()]);
+            }
+            LoadEnd::Failed { why, landed } => {
+                log.see(Seen::LoadFailed(*why, destination));
+                self.judge_failure(who, job, &load, *why);
+                if destination == Destination::Reusable {
+                    self.judge_visible(who, job, &load, landed);
+                }
+            }
+        }
+        match destination {
+            Destination::Reusable => self.judge_reuse(who, job, &load.blocks),
+            Destination::Quarantined => {
+                let load = Load { state: LoadState::Quarantined, ..load };
+                self.edit(who).book.loads.insert(job, load);
+            }
+        }
+    }
+
+    /// I4: what is said to be there is there.
+    fn judge_visible(&mut self, who: Who, job: JobId, load: &Load, landed: &[bool]) {
+        let cells = &self.node(who).cells;
+        let missing =
+            load.blocks.iter().zip(&load.keys).zip(landed).find(|((block, key), landed)| {
+                **landed && cells.get(**block as usize) != Some(&Cell::Of(**key))
+            });
+        if let Some(((block, key), _)) = missing {
+            let how = format!("{who}: block {block} of load {} does not hold key {key}", job.0);
+            self.fail(Promise::Visible, how);
+        }
+    }
+
+    /// I1: from now on the blocks may be used for anything.
+    fn judge_reuse(&mut self, who: Who, job: JobId, blocks: &[BlockIdx]) {
+        let node = self.node(who);
+        let late = self.writes.iter().find(|(_, write)| {
+            let ours = write.target.owner == node.process && node.lets_land(write.target);
+            ours && write.dst.iter().any(|block| blocks.contains(block))
+        });
+        if let Some((key, write)) = late {
+            let how =
+                format!("{who} frees the blocks of load {}, but {key} ({:?}) may land", job.0, write.state);
+            self.fail(Promise::NoLateWrite, how);
+        }
+        let node = self.edit(who);
+        for block in blocks {
+            if let Some(cell) = node.cells.get_mut(*block as usize) {
+                *cell = Cell::Blank;
+            }
+        }
+    }
+
+    fn judge_failure(&mut self, who: Who, job: JobId, load: &Load, why: LoadFailure) {
+        match why {
+            LoadFailure::Aborted if !load.unwanted => {
+                self.fail(Promise::Law, format!("{who}: nobody has aborted load {}", job.0));
+            }
+            LoadFailure::Session(reason) => self.judge_session_end(who, reason),
+            LoadFailure::Aborted
+            | LoadFailure::Producer(_)
+            | LoadFailure::Timeout
+            | LoadFailure::Overloaded => {}
+        }
+    }
+
+    /// I9: a session ends only when something has happened that may cost one.
+    fn judge_session_end(&mut self, who: Who, reason: CloseReason) {
+        match reason {
+            CloseReason::Misbehaved(how) => {
+                self.fail(Promise::Law, format!("among honest peers, {who} finds: {how}"));
+            }
+            CloseReason::Lost
+            | CloseReason::Silent
+            | CloseReason::Superseded
+            | CloseReason::Goodbye(_)
+            | CloseReason::RejectedByPeer(_)
+            | CloseReason::RejectedByUs(_)
+            | CloseReason::DataPlane
+            | CloseReason::WriteStalled
+            | CloseReason::Unsettled
+            | CloseReason::AbortUnacked
+            | CloseReason::Idle
+            | CloseReason::Closed
+            | CloseReason::Shutdown
+            | CloseReason::HandshakeTimeout
+            | CloseReason::Unreachable
+            | CloseReason::TooManyPeers
+            | CloseReason::Duplicate => {
+                if !self.disturbed {
+                    let how = format!("{who} loses a session ({reason:?}), though nothing has disturbed it");
+                    self.fail(Promise::BlastRadius, how);
+                }
+            }
+        }
+    }
+}

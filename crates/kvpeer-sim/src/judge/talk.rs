@@ -1,0 +1,376 @@
+//! What is said on a connection: who may say it, and what it promises.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kvpeer_core::JobId;
+use kvpeer_wire::{Msg, Outcome};
+
+use super::Promise;
+use crate::control::EndState;
+use crate::effects::News;
+use crate::names::{ConnKey, RoundKey, Side, Who, keys_of, request_of};
+use crate::node::Cell;
+use crate::seen::{Log, Seen};
+use crate::world::World;
+
+type Verdict<T = ()> = Result<T, (Promise, String)>;
+
+/// The work that one end of a connection has asked the other for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Talk {
+    fetched: BTreeSet<u64>,
+    pub(crate) rounds: BTreeMap<RoundKey, Round>,
+    /// Acks that an abort of an unknown round must bring at once.
+    owed: Vec<RoundKey>,
+    /// By lookup id: the number of its keys, and of those that are answered.
+    lookups: BTreeMap<u64, (u32, u32)>,
+}
+
+/// A fetched round whose end has not arrived.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Round {
+    pub(crate) job: JobId,
+    pub(crate) keys: Vec<u8>,
+    pub(crate) dst: Vec<u32>,
+    pub(crate) stage: Stage,
+    abort_sent: bool,
+    /// One of its WRITEs has ended in error.
+    errored: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Stage {
+    /// Its fetch is on its way.
+    Sent,
+    Live,
+    /// Its abort has arrived.
+    Aborted,
+    /// Its one end is on its way back.
+    Ended,
+}
+
+fn demand(holds: bool, promise: Promise, how: &str) -> Verdict {
+    if holds { Ok(()) } else { Err((promise, how.to_owned())) }
+}
+
+impl Talk {
+    pub(crate) fn errored(&mut self, round: RoundKey) {
+        if let Some(round) = self.rounds.get_mut(&round) {
+            round.errored = true;
+        }
+    }
+}
+
+fn key(request: kvpeer_wire::RequestName<'_>, round: kvpeer_wire::Round) -> RoundKey {
+    RoundKey { request: request_of(request).unwrap_or(u8::MAX), round: round.0 }
+}
+
+impl World {
+    /// A node says something.
+    pub(crate) fn judge_sent(&mut self, who: Who, conn: ConnKey, side: Side, msg: &Msg<'_>, log: &mut Log) {
+        let verdict = self.may_say(conn, side, msg).and_then(|()| self.say(who, conn, side, msg, log));
+        if let Err((promise, how)) = verdict {
+            self.fail(promise, format!("{who} says {:?} on {conn}: {how}", msg.kind()));
+        }
+    }
+
+    fn may_say(&self, conn: ConnKey, side: Side, msg: &Msg<'_>) -> Verdict {
+        let end = self.conns.get(&conn).map(|conn| conn.end(side));
+        let open = end.is_some_and(|end| end.state == EndState::Open);
+        demand(open, Promise::Law, "it is closed")?;
+        demand(end.is_some_and(|end| !end.said.goodbye), Promise::Law, "after its goodbye")?;
+        // Two sessions that drain at the same time both say goodbye (END-4).
+        let alone = end.is_some_and(|end| !end.heard.goodbye) || matches!(msg, Msg::Disconnect(_));
+        demand(alone, Promise::Law, "after the peer's goodbye")
+    }
+
+    fn say(&mut self, who: Who, conn: ConnKey, side: Side, msg: &Msg<'_>, log: &mut Log) -> Verdict {
+        match msg {
+            Msg::Connect(_) => self.milestone(conn, side, |said| (&mut said.connect, "a second connect")),
+            Msg::ConnectAck(_) => self.milestone(conn, side, |said| (&mut said.ack, "a second ack")),
+            Msg::Reject(_) | Msg::Disconnect(_) => {
+                self.milestone(conn, side, |said| (&mut said.goodbye, "a second goodbye"))
+            }
+            Msg::Ping(_) | Msg::Pong(_) => Ok(()),
+            Msg::Lookup(_) | Msg::Fetch(_) | Msg::AbortFetch(_) | Msg::Release(_) => {
+                self.may_work(conn, side)?;
+                self.ask_for_work(who, conn, side, msg)
+            }
+            Msg::LookupResp(_) | Msg::FetchProgress(_) | Msg::TransferDone(_) | Msg::AbortAck(_) => {
+                self.may_work(conn, side)?;
+                self.answer_work(who, conn, side, msg, log)
+            }
+        }
+    }
+
+    fn milestone(
+        &mut self,
+        conn: ConnKey,
+        side: Side,
+        of: fn(&mut crate::control::Milestones) -> (&mut bool, &'static str),
+    ) -> Verdict {
+        let Some(conn) = self.conns.get_mut(&conn) else { return Ok(()) };
+        let (said, again) = of(&mut conn.edit().end_mut(side).said);
+        let first = !std::mem::replace(said, true);
+        demand(first, Promise::Law, again)
+    }
+
+    fn may_work(&self, conn: ConnKey, side: Side) -> Verdict {
+        let up = self.conns.get(&conn).is_some_and(|conn| {
+            let end = conn.end(side);
+            end.said.ack && end.heard.ack
+        });
+        demand(up, Promise::Law, "work before both acks are through")
+    }
+
+    fn ask_for_work(&mut self, who: Who, conn: ConnKey, side: Side, msg: &Msg<'_>) -> Verdict {
+        let epoch = self.node(who).right(conn, side).map(|(epoch, _)| epoch);
+        let mut job = None;
+        if let Msg::Fetch(fetch) = msg {
+            let blocks: Vec<u32> = fetch.demand.blocks().iter().collect();
+            let request = request_of(fetch.request);
+            let loads = &mut self.edit(who).book.loads;
+            let found = loads.iter_mut().find(|(_, load)| {
+                Some(load.request) == request && load.blocks == blocks && load.epoch.is_none()
+            });
+            let Some((found, load)) = found else {
+                return demand(false, Promise::OneResult, "no load wants that, or it was sent before");
+            };
+            load.epoch = epoch;
+            job = Some(*found);
+        }
+        let Some(conn) = self.conns.get_mut(&conn) else { return Ok(()) };
+        let talk = &mut conn.edit().end_mut(side).talk;
+        match (msg, job) {
+            (Msg::Fetch(fetch), Some(job)) => {
+                let fresh = talk.fetched.insert(fetch.round.0);
+                demand(fresh, Promise::RoundIsolation, "the round was fetched before")?;
+                let round = Round {
+                    job,
+                    keys: keys_of(fetch.demand.keys()),
+                    dst: fetch.demand.blocks().iter().collect(),
+                    stage: Stage::Sent,
+                    abort_sent: false,
+                    errored: false,
+                };
+                talk.rounds.insert(key(fetch.request, fetch.round), round);
+            }
+            (Msg::AbortFetch(abort), _) => {
+                let Some(round) = talk.rounds.get_mut(&key(abort.request, abort.round)) else {
+                    return demand(false, Promise::RoundIsolation, "no such round is live");
+                };
+                let first = !std::mem::replace(&mut round.abort_sent, true);
+                demand(first, Promise::Law, "a second abort")?;
+            }
+            (Msg::Lookup(lookup), _) => {
+                let used = talk.fetched.contains(&lookup.round.0);
+                demand(!used, Promise::RoundIsolation, "the round's fetch was sent")?;
+                let len = u32::try_from(lookup.keys.len()).unwrap_or(u32::MAX);
+                let fresh = talk.lookups.insert(lookup.lookup_id.0, (len, 0)).is_none();
+                demand(fresh, Promise::RoundIsolation, "the lookup id was used before")?;
+            }
+            (
+                Msg::Fetch(_)
+                | Msg::Release(_)
+                | Msg::Connect(_)
+                | Msg::ConnectAck(_)
+                | Msg::Reject(_)
+                | Msg::Disconnect(_)
+                | Msg::Ping(_)
+                | Msg::Pong(_)
+                | Msg::LookupResp(_)
+                | Msg::FetchProgress(_)
+                | Msg::TransferDone(_)
+                | Msg::AbortAck(_),
+                _,
+            ) => {}
+        }
+        Ok(())
+    }
+
+    fn answer_work(&mut self, who: Who, conn: ConnKey, side: Side, msg: &Msg<'_>, log: &mut Log) -> Verdict {
+        match msg {
+            Msg::LookupResp(resp) => {
+                let talk = self.talk(conn, side.other());
+                let Some((len, answered)) = talk.and_then(|talk| talk.lookups.get_mut(&resp.lookup_id.0))
+                else {
+                    return demand(false, Promise::Law, "no such lookup");
+                };
+                demand(resp.offset == *answered, Promise::Law, "out of order, or a second time")?;
+                *answered += resp.hits.len();
+                demand(answered <= len, Promise::Law, "more answers than keys")
+            }
+            Msg::FetchProgress(progress) => {
+                let round = key(progress.request, progress.round);
+                let talk = self.talk(conn, side.other());
+                let stage = talk.and_then(|talk| talk.rounds.get(&round)).map(|round| round.stage);
+                demand(stage == Some(Stage::Live), Promise::Law, "the round is not live")
+            }
+            Msg::TransferDone(done) => {
+                let id = key(done.request, done.round);
+                let Some(round) = self.end_round(conn, side.other(), id) else {
+                    return demand(false, Promise::Law, "the round has its end, or never was");
+                };
+                demand(round.stage == Stage::Live, Promise::Law, "the round is not live, or aborted")?;
+                demand(!self.is_read(conn, side, id), Promise::AckMeansQuiesced, "a WRITE is not terminal")?;
+                let landed: Vec<bool> = match done.outcome {
+                    Outcome::Ok => vec![true; round.dst.len()],
+                    Outcome::Failed { settled, landed, .. } => {
+                        log.see(Seen::Settled(settled));
+                        let honest = !settled || !round.errored;
+                        demand(honest, Promise::AckMeansQuiesced, "settled, but a WRITE ended in error")?;
+                        landed.iter().collect()
+                    }
+                };
+                self.judge_landed(who, conn, side, &round, &landed)
+            }
+            Msg::AbortAck(ack) => {
+                log.see(Seen::Settled(ack.settled));
+                let id = key(ack.request, ack.round);
+                let errored = self.node(who).right(conn, side).is_some_and(|(_, right)| right.errored);
+                let honest = !ack.settled || !errored;
+                demand(
+                    honest,
+                    Promise::AckMeansQuiesced,
+                    "settled, but a WRITE of the epoch ended in error",
+                )?;
+                let Some(talk) = self.talk(conn, side.other()) else { return Ok(()) };
+                if let Some(at) = talk.owed.iter().position(|owed| *owed == id) {
+                    talk.owed.remove(at);
+                    return Ok(());
+                }
+                let round = self.end_round(conn, side.other(), id);
+                let aborted = round.is_some_and(|round| round.stage == Stage::Aborted);
+                demand(aborted, Promise::Law, "the round was not aborted, or has its end")?;
+                demand(!self.is_read(conn, side, id), Promise::AckMeansQuiesced, "a WRITE is not terminal")
+            }
+            Msg::Connect(_)
+            | Msg::ConnectAck(_)
+            | Msg::Reject(_)
+            | Msg::Disconnect(_)
+            | Msg::Ping(_)
+            | Msg::Pong(_)
+            | Msg::Lookup(_)
+            | Msg::Fetch(_)
+            | Msg::AbortFetch(_)
+            | Msg::Release(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn talk(&mut self, conn: ConnKey, side: Side) -> Option<&mut Talk> {
+        self.conns.get_mut(&conn).map(|conn| &mut conn.edit().end_mut(side).talk)
+    }
+
+    /// The round as it was before it got its end.
+    fn end_round(&mut self, conn: ConnKey, side: Side, id: RoundKey) -> Option<Round> {
+        let round = self.talk(conn, side)?.rounds.get_mut(&id)?;
+        let before = round.clone();
+        round.stage = Stage::Ended;
+        Some(before)
+    }
+
+    /// Whether a WRITE of this producer for this round is not terminal.
+    fn is_read(&self, conn: ConnKey, side: Side, round: RoundKey) -> bool {
+        let mut writes = self.writes.values();
+        writes.any(|write| (write.conn, write.side, write.round) == (conn, side, round) && write.reads())
+    }
+
+    /// Blocks that are said to have landed are in the consumer's memory.
+    fn judge_landed(&self, who: Who, conn: ConnKey, side: Side, round: &Round, landed: &[bool]) -> Verdict {
+        let target = self.node(who).right(conn, side).and_then(|(_, right)| right.target);
+        let Some(target) = target.filter(|target| self.node(target.right.owner.who).lets_land(target.right))
+        else {
+            return Ok(());
+        };
+        let cells = &self.node(target.right.owner.who).cells;
+        let there = landed
+            .iter()
+            .zip(round.dst.iter().zip(&round.keys))
+            .all(|(landed, (block, key))| !landed || cells.get(*block as usize) == Some(&Cell::Of(*key)));
+        demand(there, Promise::Visible, "a block that landed is not there")
+    }
+
+    /// A message reaches an end. Returns the load that it may finish.
+    pub(crate) fn judge_arrived(&mut self, conn: ConnKey, to: Side, msg: &Msg<'_>) -> Option<JobId> {
+        let found = self.conns.get_mut(&conn)?;
+        let heard = &mut found.edit().end_mut(to).heard;
+        heard.ack |= matches!(msg, Msg::ConnectAck(_));
+        heard.connect |= matches!(msg, Msg::Connect(_));
+        heard.goodbye |= matches!(msg, Msg::Disconnect(_) | Msg::Reject(_));
+        match msg {
+            Msg::Fetch(fetch) => {
+                let id = key(fetch.request, fetch.round);
+                let round = self.talk(conn, to.other())?.rounds.get_mut(&id)?;
+                round.stage = Stage::Live;
+                None
+            }
+            Msg::AbortFetch(abort) => {
+                let id = key(abort.request, abort.round);
+                let talk = self.talk(conn, to.other())?;
+                match talk.rounds.get_mut(&id).map(|round| &mut round.stage) {
+                    Some(stage @ Stage::Live) => *stage = Stage::Aborted,
+                    Some(Stage::Sent | Stage::Aborted | Stage::Ended) | None => talk.owed.push(id),
+                }
+                None
+            }
+            Msg::TransferDone(done) => {
+                let id = key(done.request, done.round);
+                self.talk(conn, to)?.rounds.remove(&id).map(|round| round.job)
+            }
+            Msg::AbortAck(ack) => {
+                let id = key(ack.request, ack.round);
+                self.talk(conn, to)?.rounds.remove(&id).map(|round| round.job)
+            }
+            Msg::Connect(_)
+            | Msg::ConnectAck(_)
+            | Msg::Reject(_)
+            | Msg::Disconnect(_)
+            | Msg::Ping(_)
+            | Msg::Pong(_)
+            | Msg::Lookup(_)
+            | Msg::LookupResp(_)
+            | Msg::FetchProgress(_)
+            | Msg::Release(_) => None,
+        }
+    }
+
+    /// A message has been applied: it has brought no other load's result, and what it must bring at once.
+    pub(crate) fn judge_delivered(
+        &mut self,
+        conn: ConnKey,
+        to: Side,
+        msg: &Msg<'_>,
+        may_finish: Option<JobId>,
+        news: &[News],
+    ) {
+        let open = self.conns.get(&conn).is_some_and(|conn| conn.end(to).state == EndState::Open);
+        if !open {
+            return;
+        }
+        let about_one = matches!(
+            msg,
+            Msg::TransferDone(_) | Msg::AbortAck(_) | Msg::FetchProgress(_) | Msg::LookupResp(_)
+        );
+        let other = news.iter().find_map(|news| match news {
+            News::LoadFinished { job, .. } if about_one && Some(*job) != may_finish => Some(*job),
+            News::LoadFinished { .. }
+            | News::Released(_)
+            | News::StoreFinished { .. }
+            | News::LookupAnswered
+            | News::FetchArrived
+            | News::PeerUp(_)
+            | News::PeerDown { .. }
+            | News::PeerRefused
+            | News::RequestFailed { .. } => None,
+        });
+        if let Some(job) = other {
+            let how = format!("{:?} of another round finishes load {}", msg.kind(), job.0);
+            self.fail(Promise::RoundIsolation, how);
+        }
+        if let Some(talk) = self.talk(conn, to.other())
+            && !talk.owed.is_empty()
+        {
+            self.fail(Promise::Law, format!("on {conn} an abort of an unknown round is not acknowledged"));
+        }
+    }
+}

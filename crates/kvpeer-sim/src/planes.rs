@@ -1,0 +1,381 @@
+//! What rights, WRITEs, caches and engines do when a step concerns them.
+
+use kvpeer_core::{
+    BlockIdx, Command, Epoch, Input, JobId, KeyAt, LookupState, Part, ProbeId, TransferEnd, XferId,
+};
+use kvpeer_wire::Key;
+
+use crate::effects::Effects;
+use crate::judge::Promise;
+use crate::names::{RightKey, Who, WriteKey, keys_buf, request_id};
+use crate::node::{Cell, Load, LoadState, Probe, RightState, Store, Target};
+use crate::rma::{Write, WriteState};
+use crate::seen::{Log, Seen};
+use crate::setup::{Ask, Choice};
+use crate::step::ProbeAnswer;
+use crate::wish::Wish;
+use crate::world::World;
+
+impl World {
+    pub(crate) fn ask(&mut self, who: Who, epoch: Epoch, ask: Ask) {
+        let known = match self.edit(who).rights.get_mut(&epoch) {
+            Some(right) => right.asked.insert(ask),
+            None => false,
+        };
+        if !known {
+            self.fail(Promise::Law, format!("{who} asks for {ask:?} of epoch {} in vain", epoch.0));
+        }
+    }
+
+    pub(crate) fn register(&mut self, who: Who, epoch: Epoch, num_blocks: u32, metadata: &[u8]) {
+        let right = std::str::from_utf8(metadata).ok().and_then(|text| text.parse::<RightKey>().ok());
+        let Some(right) = right else {
+            return self.fail(Promise::Law, format!("{who} registers a peer with other metadata"));
+        };
+        if let Some(found) = self.edit(who).rights.get_mut(&epoch) {
+            found.target = Some(Target { right, num_blocks, registered: false });
+        }
+        self.ask(who, epoch, Ask::Register);
+    }
+
+    pub(crate) fn close_right(&mut self, who: Who, epoch: Epoch) {
+        let stale = self.setup.choices.contains(&Choice::StaleAnswers);
+        let Some(right) = self.edit(who).rights.get_mut(&epoch) else {
+            return self.fail(Promise::Law, format!("{who} closes right {}, which is none", epoch.0));
+        };
+        if !stale {
+            // The plane and the embedder drop what nobody waits for.
+            right.asked.clear();
+        }
+        right.asked.insert(Ask::Close);
+    }
+
+    pub(crate) fn answer(&mut self, key: RightKey, ask: Ask, ok: bool, log: &mut Log) {
+        let who = key.owner.who;
+        let epoch = key.epoch;
+        let Some(right) = self.edit(who).rights.get_mut(&epoch) else { return };
+        right.asked.remove(&ask);
+        right.late.remove(&ask);
+        match ask {
+            Ask::Admit => {
+                self.handle(who, Input::Admitted { epoch, admit: ok }, log);
+            }
+            Ask::Open => {
+                let metadata = key.to_string();
+                if ok {
+                    right.state = RightState::Open;
+                }
+                let metadata = ok.then_some(metadata.as_bytes());
+                self.handle(who, Input::RightOpened { epoch, metadata }, log);
+            }
+            Ask::Register => {
+                if let Some(target) = &mut right.target {
+                    target.registered = ok;
+                }
+                self.handle(who, Input::Registered { epoch, ok }, log);
+            }
+            Ask::Close => self.closed(key, ok, log),
+            Ask::Probe | Ask::Accept => {}
+        }
+    }
+
+    /// The endpoint of a right is closed; whether that proves anything is another matter.
+    fn closed(&mut self, key: RightKey, fenced: bool, log: &mut Log) {
+        let (who, epoch) = (key.owner.who, key.epoch);
+        log.see(Seen::Closed(fenced));
+        let mine = |write: &WriteKey| write.writer == key.owner && write.xfer.epoch == epoch;
+        let out: Vec<WriteKey> = self
+            .writes
+            .iter()
+            .filter(|(write, state)| mine(write) && state.is_outstanding())
+            .map(|(write, _)| *write)
+            .collect();
+        for write in &out {
+            log.see(Seen::Transfer(TransferEnd::Fenced));
+            self.handle(who, Input::Transfer { xfer: write.xfer, end: TransferEnd::Fenced }, log);
+        }
+        for write in out {
+            if let Some(write) = self.writes.get_mut(&write) {
+                write.edit().state = if fenced { WriteState::Loose } else { WriteState::Held };
+            }
+        }
+        if let Some(right) = self.edit(who).rights.get_mut(&epoch) {
+            right.asked.remove(&Ask::Open);
+            right.state = RightState::Closed { fenced };
+        }
+        self.handle(who, Input::RightClosed { epoch, fenced }, log);
+    }
+
+    pub(crate) fn answer_probe(&mut self, who: Who, id: ProbeId, answer: ProbeAnswer, log: &mut Log) {
+        let node = self.edit(who);
+        let Some(Probe { keys, open, over }) = node.probes.remove(&id) else { return };
+        let answered = match answer {
+            ProbeAnswer::All => open.len(),
+            ProbeAnswer::First => 1,
+            ProbeAnswer::None => 0,
+        };
+        let (mut hits, mut misses, mut pinned) = (Vec::new(), Vec::new(), Vec::new());
+        for at in open.into_iter().take(answered) {
+            let key = keys.get(at as usize).copied().unwrap_or_default();
+            match node.cache.get(&key) {
+                Some(block) => {
+                    hits.push((KeyAt(at), *block));
+                    pinned.push(key);
+                }
+                None => misses.push(KeyAt(at)),
+            }
+        }
+        let pin = (!hits.is_empty()).then(|| {
+            let job = JobId(node.next_pin);
+            node.next_pin += 1;
+            let blocks = hits.iter().map(|(_, block)| *block).collect();
+            node.book.stores.insert(job, Store { keys: pinned, blocks });
+            job
+        });
+        self.handle(who, Input::Probed { probe: id, pin, hits: &hits, misses: &misses }, log);
+        if let Some(job) = pin.filter(|_| over)
+            && self.node(who).book.stores.contains_key(&job)
+        {
+            self.fail(Promise::OneResult, format!("a late pin, {}, gets no result", job.0));
+        }
+    }
+
+    pub(crate) fn post(
+        &mut self,
+        who: Who,
+        xfer: XferId,
+        src: Vec<BlockIdx>,
+        dst: Vec<BlockIdx>,
+        log: &mut Log,
+    ) {
+        log.say(|| format!("{:>13}{who} writes {src:?} to {dst:?}", ""));
+        match self.judge_post(who, xfer, src, dst) {
+            Ok(write) => {
+                let key = WriteKey { writer: self.node(who).process, xfer };
+                self.writes.insert(key, crate::shared::Shared::new(write));
+            }
+            Err((promise, how)) => self.fail(promise, format!("{who} {how}")),
+        }
+    }
+
+    pub(crate) fn land(&mut self, key: WriteKey, at: usize) {
+        let Some(write) = self.writes.get(&key) else { return };
+        let (block, content, target) = (write.dst[at], write.keys[at], write.target.owner.who);
+        if write.reads() && self.node(key.writer.who).book.pins(write.src[at]) == 0 {
+            self.fail(Promise::Pin, format!("{key} reads a block that nothing pins"));
+        }
+        let Some(write) = self.writes.get(&key) else { return };
+        let holder = self.node(target).book.holder(block);
+        if holder.is_none() || holder != write.loads[at] {
+            let owner = write.loads[at];
+            let how =
+                format!("{key} for {owner:?} lands in block {block} of {target}, which {holder:?} holds");
+            self.fail(Promise::NoLateWrite, how);
+        }
+        if let Some(write) = self.writes.get_mut(&key) {
+            write.edit().landed[at] = true;
+        }
+        if let Some(cell) = self.edit(target).cells.get_mut(block as usize) {
+            *cell = Cell::Of(content);
+        }
+    }
+
+    pub(crate) fn complete(&mut self, key: WriteKey, end: TransferEnd, log: &mut Log) {
+        log.see(Seen::Transfer(end));
+        let blocks = self.writes.get(&key).map_or(0, |write| write.dst.len());
+        match end {
+            TransferEnd::Done => {
+                for at in 0..blocks {
+                    if self.writes.get(&key).is_some_and(|write| !write.landed[at]) {
+                        self.land(key, at);
+                    }
+                }
+                self.writes.remove(&key);
+            }
+            TransferEnd::NotPosted => {
+                self.writes.remove(&key);
+            }
+            TransferEnd::Errored | TransferEnd::Fenced => {
+                log.see(Seen::Loose);
+                self.errored(key);
+            }
+        }
+        self.handle(key.writer.who, Input::Transfer { xfer: key.xfer, end }, log);
+    }
+
+    fn errored(&mut self, key: WriteKey) {
+        let Some(write) = self.writes.get_mut(&key) else { return };
+        write.edit().state = WriteState::Loose;
+        let (conn, side, round) = (write.conn, write.side, write.round);
+        self.edit_conn(conn, |conn| conn.end_mut(side.other()).talk.errored(round));
+        if let Some(right) = self.edit(key.writer.who).rights.get_mut(&key.xfer.epoch) {
+            right.errored = true;
+        }
+    }
+
+    pub(crate) fn wish(&mut self, who: Who, wish: &Wish, log: &mut Log) {
+        match wish {
+            Wish::Consume { request, source, supply } => {
+                let (source, address) = (source.peer(), source.to_string());
+                let part = Part::Consume { source: source.as_name(), address: &address, supply: *supply };
+                self.command(who, Command::Open { request: request_id(*request).as_name(), part }, log);
+            }
+            Wish::Produce { request, consumer } => {
+                let consumer = consumer.map(Who::peer);
+                let part = Part::Produce { consumer: consumer.as_ref().map(|peer| peer.as_name()) };
+                self.command(who, Command::Open { request: request_id(*request).as_name(), part }, log);
+            }
+            Wish::Ask { request, keys } => {
+                for key in keys {
+                    self.look_up(who, *request, *key, log);
+                }
+                self.command(who, Command::FlushLookups, log);
+            }
+            Wish::Load { job, request, keys, blocks } => self.load(who, *job, *request, keys, blocks, log),
+            Wish::LoadHits { job, request, keys, blocks } => {
+                let hits = keys
+                    .iter()
+                    .zip(blocks)
+                    .filter(|(key, _)| self.look_up(who, *request, **key, log) == LookupState::Hit);
+                let (keys, blocks): (Vec<u8>, Vec<BlockIdx>) = hits.unzip();
+                if !keys.is_empty() {
+                    self.load(who, *job, *request, &keys, &blocks, log);
+                }
+            }
+            Wish::Store { job, request, keys, blocks, consumer } => {
+                let book = self.node(who).book.clone();
+                if blocks.iter().any(|block| book.pins(*block) > 0 || book.holder(*block).is_some()) {
+                    return;
+                }
+                self.edit(who).book.stores.insert(*job, Store { keys: keys.clone(), blocks: blocks.clone() });
+                for (key, block) in keys.iter().zip(blocks) {
+                    self.set_cell(who, *block, Cell::Of(*key));
+                }
+                let (name, consumer, run) = (request_id(*request), consumer.map(Who::peer), keys_buf(keys));
+                let command = Command::Store {
+                    job: *job,
+                    request: name.as_name(),
+                    keys: run.as_keys(),
+                    blocks,
+                    consumer: consumer.as_ref().map(|peer| peer.as_name()),
+                };
+                if !self.command(who, command, log) {
+                    self.edit(who).book.stores = book.stores;
+                }
+            }
+            Wish::Finish { request, role } => {
+                if *role != kvpeer_core::Role::Producer {
+                    let loads = self.edit(who).book.loads.values_mut();
+                    loads.filter(|load| load.request == *request).for_each(|load| load.unwanted = true);
+                }
+                let request = request_id(*request);
+                self.command(who, Command::Finish { request: request.as_name(), role: *role }, log);
+            }
+            Wish::Abort { job } => {
+                if let Some(load) = self.edit(who).book.loads.get_mut(job) {
+                    load.unwanted = true;
+                }
+                self.command(who, Command::Abort { job: *job }, log);
+            }
+            Wish::Withdraw { job } => {
+                self.command(who, Command::Withdraw { job: *job }, log);
+            }
+            Wish::Release { job } => self.release(who, *job, log),
+            Wish::Connect { peer } => {
+                let (peer, address) = (peer.peer(), peer.to_string());
+                self.command(who, Command::Connect { peer: peer.as_name(), address: &address }, log);
+            }
+            Wish::Close { peer } => {
+                self.disturbed = true;
+                self.command(who, Command::ClosePeer { peer: peer.peer().as_name() }, log);
+            }
+            Wish::Shutdown { within } => {
+                self.disturbed = true;
+                let within = std::time::Duration::from_secs(*within);
+                self.command(who, Command::Shutdown { within }, log);
+            }
+        }
+    }
+
+    fn look_up(&mut self, who: Who, request: u8, key: u8, log: &mut Log) -> LookupState {
+        let now = self.now;
+        let name = request_id(request);
+        let Ok(key) = Key::new(std::slice::from_ref(&key)) else { return LookupState::Miss };
+        let found = self.edit(who).endpoint.lookup(now, name.as_name(), key);
+        if found == LookupState::Hit {
+            log.see(Seen::Hit);
+        }
+        found
+    }
+
+    fn load(&mut self, who: Who, job: JobId, request: u8, keys: &[u8], blocks: &[BlockIdx], log: &mut Log) {
+        let book = self.node(who).book.clone();
+        if blocks.iter().any(|block| book.pins(*block) > 0) {
+            return;
+        }
+        let fresh = Load {
+            request,
+            keys: keys.to_vec(),
+            blocks: blocks.to_vec(),
+            state: LoadState::Asked,
+            epoch: None,
+            unwanted: false,
+        };
+        let free = blocks.iter().all(|block| book.holder(*block).is_none()) && !book.loads.contains_key(&job);
+        if free {
+            self.edit(who).book.loads.insert(job, fresh);
+            blocks.iter().for_each(|block| self.set_cell(who, *block, Cell::Blank));
+        }
+        let (name, keys) = (request_id(request), keys_buf(keys));
+        let command = Command::Load { job, request: name.as_name(), keys: keys.as_keys(), blocks };
+        if !self.command(who, command, log) && free {
+            self.edit(who).book.loads.remove(&job);
+        }
+    }
+
+    /// The engine uses its own proof; the world makes it true.
+    fn release(&mut self, who: Who, job: JobId, log: &mut Log) {
+        let node = self.node(who);
+        let process = node.process;
+        let load = node.book.loads.get(&job).map(|load| load.blocks.clone()).unwrap_or_default();
+        let store = node.book.stores.get(&job).map(|store| store.blocks.clone()).unwrap_or_default();
+        let lands = |write: &Write| {
+            write.target.owner == process && write.dst.iter().any(|block| load.contains(block))
+        };
+        if self.writes.values().any(|write| lands(write) && write.reads()) {
+            // There is no such proof while a process still writes.
+            return;
+        }
+        self.writes.retain(|_, write| !lands(write));
+        for (key, write) in &mut self.writes {
+            let reads = key.writer == process && write.src.iter().any(|block| store.contains(block));
+            if reads && write.state == WriteState::Held {
+                write.edit().state = WriteState::Loose;
+            }
+        }
+        self.command(who, Command::ReleaseQuarantine { job }, log);
+    }
+
+    fn set_cell(&mut self, who: Who, block: BlockIdx, content: Cell) {
+        if let Some(cell) = self.edit(who).cells.get_mut(block as usize) {
+            *cell = content;
+        }
+    }
+
+    /// Gives a command. Says whether it was accepted; one that is refused must change nothing.
+    fn command(&mut self, who: Who, command: Command<'_>, log: &mut Log) -> bool {
+        let now = self.now;
+        let before = self.node(who).endpoint.clone();
+        let mut effects = Effects::default();
+        let result = self.edit(who).endpoint.command(now, command, &mut effects);
+        if let Err(misuse) = result {
+            log.say(|| format!("{:>13}{who} refuses: {misuse}", ""));
+            if self.node(who).endpoint != before || !effects.list.is_empty() {
+                self.fail(Promise::Law, format!("{who} refuses ({misuse}) but changes"));
+            }
+            return false;
+        }
+        self.carry_out(who, effects, log);
+        true
+    }
+}

@@ -1,0 +1,197 @@
+//! What a world is made of, and what may go wrong in it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kvpeer_core::{Limits, Timing};
+
+use crate::names::Who;
+use crate::wish::Wish;
+
+/// Everything about a world that does not change while it runs.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// For reports and scripts.
+    pub name: String,
+    /// How many nodes.
+    pub nodes: u8,
+    /// Blocks in each node's region.
+    pub blocks: u32,
+    /// Every node's timers.
+    pub timing: Timing,
+    /// Every node's limits.
+    pub limits: Limits,
+    /// Whether closing a right proves anything.
+    pub fence: Fence,
+    /// How WRITEs land.
+    pub landing: Landing,
+    /// How many faults may happen.
+    pub budget: u8,
+    /// Which.
+    pub faults: BTreeSet<Fault>,
+    /// What may go one way or the other without being a fault.
+    pub choices: BTreeSet<Choice>,
+    /// What the planes answer at once, in the step that asks.
+    pub eager: BTreeSet<Ask>,
+    /// Dials that are always refused: from the first to the second.
+    pub unreachable: BTreeSet<(Who, Who)>,
+    /// Keys that a node's cache holds; the n-th in block n.
+    pub stock: Vec<(Who, Vec<u8>)>,
+    /// What the engines do.
+    pub scripts: Vec<Script>,
+}
+
+/// What one engine does, one wish after the other; several scripts of a node interleave.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// Whose engine.
+    pub who: Who,
+    /// In which of its lives.
+    pub life: u8,
+    /// What, and when.
+    pub wishes: Vec<(When, Wish)>,
+}
+
+/// When a wish is uttered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// Before time passes.
+    Now,
+    /// At any time, or never.
+    AnyTime,
+}
+
+/// Whether a plane can prove that nothing lands through a closed right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fence {
+    /// It can.
+    Proves,
+    /// It cannot: what has not landed may land for ever.
+    Cannot,
+}
+
+/// How the blocks of a WRITE land.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Landing {
+    /// All with its completion. What may still land is judged without letting it land.
+    Whole,
+    /// One by one, in any order, also after the writer has seen an error or is dead.
+    Blockwise,
+}
+
+/// What costs a piece of the budget.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Fault {
+    /// A connection breaks: what is under way on it may arrive or not.
+    Cut,
+    /// Messages in one direction vanish from now on; nobody is told.
+    Mute,
+    /// Messages in one direction take longer than any timer, from now on.
+    DelayLink,
+    /// A dial is refused.
+    DialRefused,
+    /// Admission says no.
+    NotAdmitted,
+    /// A right cannot be opened.
+    RightFails,
+    /// A peer cannot be registered.
+    RegisterFails,
+    /// An answer of a plane takes longer than any timer.
+    DelayAnswer,
+    /// A right is closed without proof.
+    Unfenced,
+    /// A WRITE ends in error; what of it has not landed may land later.
+    WriteErrors,
+    /// A WRITE is refused before it leaves.
+    WriteRefused,
+    /// A WRITE takes longer than any timer.
+    DelayWrite,
+    /// The data plane reports that it lost a peer.
+    PeerFault,
+    /// A process dies, and another one may take its place.
+    Crash,
+}
+
+/// What may go one way or the other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Choice {
+    /// The cache says "pending".
+    Pending,
+    /// The cache answers for the first open key only.
+    Part,
+    /// The cache answers a lookup that is over.
+    LateProbe,
+    /// The planes answer what has lost its link.
+    StaleAnswers,
+    /// A cancelled WRITE of which nothing has landed is dropped.
+    CancelDrops,
+}
+
+/// What the core asks the planes for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Ask {
+    /// Admission.
+    Admit,
+    /// A right.
+    Open,
+    /// Registration of the peer.
+    Register,
+    /// The end of a right.
+    Close,
+    /// A lookup in the cache.
+    Probe,
+    /// A connection: accepted in the same step as dialled.
+    Accept,
+}
+
+impl Setup {
+    /// Two nodes with eight blocks that do nothing, in a world without faults.
+    pub fn quiet(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            nodes: 2,
+            blocks: 8,
+            timing: short_timing(),
+            limits: Limits::default(),
+            fence: Fence::Proves,
+            landing: Landing::Whole,
+            budget: 0,
+            faults: BTreeSet::new(),
+            choices: BTreeSet::new(),
+            eager: BTreeSet::new(),
+            unreachable: BTreeSet::new(),
+            stock: Vec::new(),
+            scripts: Vec::new(),
+        }
+    }
+}
+
+/// Timers of a few seconds, so that their moments coincide often; no heartbeats, which would go on for ever.
+pub fn short_timing() -> Timing {
+    let s = Duration::from_secs;
+    Timing {
+        handshake: s(8),
+        load: s(6),
+        parked: s(4),
+        parked_slack: s(1),
+        progress: s(1),
+        write: s(5),
+        cancel_retry: s(3),
+        abort_ack: s(3),
+        close_right: s(2),
+        lookup: s(4),
+        probe: s(2),
+        probe_retry: s(1),
+        store: s(5),
+        unbound: s(5),
+        remembered: s(2),
+        pin: s(3),
+        drain: s(2),
+        heartbeat: Duration::MAX,
+        dead: Duration::MAX,
+        max_peer_heartbeat: Duration::MAX,
+        idle: Duration::MAX,
+        redial: (s(3), s(3)),
+        backoff: (s(1), s(2)),
+    }
+}

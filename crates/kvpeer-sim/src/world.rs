@@ -1,0 +1,398 @@
+//! The world: nodes, one clock, and what lies between the nodes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kvpeer_core::{Count, Input, LinkStatus, Origin, Time};
+use kvpeer_wire::{Decoded, Limits as WireLimits, Msg};
+
+use crate::control::{Conn, EndState};
+use crate::effects::{Effect, Effects, News};
+use crate::judge::{Broken, Promise};
+use crate::names::{ConnKey, Process, Side, Who, WriteKey};
+use crate::node::{Alive, Node, Right};
+use crate::rma::{Write, WriteState};
+use crate::seen::{Log, Seen};
+use crate::setup::{Ask, Choice, Setup};
+use crate::shared::{Fixed, Shared};
+use crate::step::Step;
+
+/// A whole world in one moment. Equal worlds have equal futures.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct World {
+    pub(crate) setup: Fixed<Setup>,
+    pub(crate) now: Time,
+    pub(crate) nodes: Vec<Shared<Node>>,
+    pub(crate) conns: BTreeMap<ConnKey, Shared<Conn>>,
+    pub(crate) writes: BTreeMap<WriteKey, Shared<Write>>,
+    /// How far each script is.
+    pub(crate) scripts: Vec<u8>,
+    /// Faults so far.
+    pub(crate) spent: u8,
+    /// Whether something has happened, or is so from the start, that may cost a session.
+    pub(crate) disturbed: bool,
+    pub(crate) broken: Option<Broken>,
+}
+
+impl World {
+    /// The world before anything has happened.
+    pub fn new(setup: Arc<Setup>) -> Self {
+        let node = |at| Shared::new(Node::new(&setup, Process { who: Who(at), life: 1 }));
+        Self {
+            now: Time::from_micros(1),
+            nodes: (0..setup.nodes).map(node).collect(),
+            conns: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            scripts: vec![0; setup.scripts.len()],
+            spent: 0,
+            disturbed: !setup.unreachable.is_empty(),
+            broken: None,
+            setup: Fixed(setup),
+        }
+    }
+
+    /// What it is made of.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// The first promise that was broken, if one was.
+    pub fn broken(&self) -> Option<&Broken> {
+        self.broken.as_ref()
+    }
+
+    /// Faults so far.
+    pub fn spent(&self) -> u8 {
+        self.spent
+    }
+
+    /// Whether a node's process runs.
+    pub fn is_alive(&self, who: Who) -> bool {
+        self.broken.is_none() && self.node(who).is_alive()
+    }
+
+    /// Makes one of [`steps`](Self::steps) happen.
+    pub fn apply(&mut self, step: &Step, log: &mut Log) {
+        log.say(|| format!("{:>10} {step}", self.now.as_micros()));
+        if let Some(fault) = self.fault_of(step) {
+            self.spent = self.spent.saturating_add(1);
+            self.disturbed |= fault.may_cost_a_session();
+        }
+        self.happen(step, log);
+        self.answer_eagerly(log);
+        self.tidy();
+        self.judge_after(log);
+        if let (Some(broken), Some(lines)) = (&self.broken, &mut log.lines) {
+            lines.push(format!("BROKEN {broken}"));
+        }
+    }
+
+    fn happen(&mut self, step: &Step, log: &mut Log) {
+        match step {
+            Step::Wish { who, script, wish } => {
+                if let Some(at) = script.and_then(|script| self.scripts.get_mut(usize::from(script))) {
+                    *at += 1;
+                }
+                self.wish(*who, wish, log);
+            }
+            Step::Tick(who) => {
+                if let Some(deadline) = self.node(*who).next_deadline() {
+                    log.see(Seen::Timer(deadline.why));
+                }
+                self.handle(*who, Input::Tick, log);
+                if self.node(*who).next_deadline().is_some_and(|next| next.at <= self.now) {
+                    self.fail(Promise::Bounded, "a tick leaves its deadline due".to_owned());
+                }
+            }
+            Step::Time => self.now = self.next_deadline().unwrap_or(self.now),
+            Step::Wait(micros) => {
+                let then = self.now + std::time::Duration::from_micros(*micros);
+                self.now = self.next_deadline().map_or(then, |next| next.min(then));
+            }
+            Step::Dial { conn, up } => self.dialled(*conn, *up, log),
+            Step::Accept(conn) => self.accept(*conn, log),
+            Step::Deliver { conn, to } => self.deliver(*conn, *to, log),
+            Step::HangUp { conn, at } => {
+                let Some(found) = self.conns.get_mut(conn) else { return };
+                let process = found.process(*at);
+                found.edit().close(*at);
+                self.handle(process.who, Input::Disconnected { conn: conn.id(*at) }, log);
+            }
+            Step::Answer { right, ask, ok } => self.answer(*right, *ask, *ok, log),
+            Step::Probe { who, probe, answer } => self.answer_probe(*who, *probe, *answer, log),
+            Step::Land { write, at } => self.land(*write, usize::from(*at)),
+            Step::Complete { write, end } => self.complete(*write, *end, log),
+            Step::Cut(conn) => self.edit_conn(*conn, |conn| conn.cut = true),
+            Step::Mute(conn, to) => self.edit_conn(*conn, |conn| {
+                conn.end_mut(*to).flow = crate::control::Flow::Muted;
+                conn.end_mut(*to).queue.clear();
+            }),
+            Step::DelayLink(conn, to) => {
+                self.edit_conn(*conn, |conn| conn.end_mut(*to).flow = crate::control::Flow::Late);
+            }
+            Step::DelayAnswer(right, ask) => {
+                let node = self.edit(right.owner.who);
+                if let Some(found) = node.rights.get_mut(&right.epoch) {
+                    found.late.insert(*ask);
+                }
+            }
+            Step::DelayWrite(write) => {
+                if let Some(write) = self.writes.get_mut(write) {
+                    write.edit().late = true;
+                }
+            }
+            Step::PeerFault(right) => {
+                self.handle(right.owner.who, Input::PeerFault { epoch: right.epoch }, log);
+            }
+            Step::Crash(who) => self.crash(*who),
+            Step::Restart(who) => {
+                let life = self.node(*who).process.life + 1;
+                *self.edit(*who) = Node::new(&self.setup.clone(), Process { who: *who, life });
+                log.see(Seen::Restarted);
+            }
+        }
+    }
+
+    fn dialled(&mut self, key: ConnKey, up: bool, log: &mut Log) {
+        let who = key.dialler.who;
+        let Some(dial) = self.edit(who).dials.remove(&key.epoch) else { return };
+        if up {
+            let acceptor = self.node(dial.to).process;
+            self.conns.insert(key, Shared::new(Conn::new(key, acceptor)));
+            let origin = Origin::Dialed(key.epoch);
+            self.handle(who, Input::Connected { conn: key.id(Side::Dialler), origin }, log);
+        } else if !dial.cancelled {
+            self.handle(who, Input::DialFailed { epoch: key.epoch }, log);
+        }
+    }
+
+    fn accept(&mut self, key: ConnKey, log: &mut Log) {
+        let Some(conn) = self.conns.get_mut(&key) else { return };
+        let acceptor = conn.acceptor.who;
+        conn.edit().end_mut(Side::Acceptor).state = EndState::Open;
+        let conn = key.id(Side::Acceptor);
+        self.handle(acceptor, Input::Connected { conn, origin: Origin::Accepted }, log);
+    }
+
+    fn deliver(&mut self, key: ConnKey, to: Side, log: &mut Log) {
+        let Some(conn) = self.conns.get_mut(&key) else { return };
+        let who = conn.process(to).who;
+        let Some(frame) = conn.edit().end_mut(to).queue.pop_front() else { return };
+        let Some(msg) = decode(&frame) else {
+            return self.fail(Promise::Law, "a frame of the core cannot be read".to_owned());
+        };
+        log.see(Seen::Message(msg.kind()));
+        log.say(|| format!("{:>13}{who} hears {msg:?}", ""));
+        let may_finish = self.judge_arrived(key, to, &msg);
+        let news = self.handle(who, Input::Message { conn: key.id(to), msg }, log);
+        self.judge_delivered(key, to, &msg, may_finish, &news);
+    }
+
+    fn crash(&mut self, who: Who) {
+        let process = self.node(who).process;
+        let mut dead = Node::new(&self.setup.clone(), process);
+        dead.state = Alive::No;
+        *self.edit(who) = dead;
+        for conn in self.conns.values_mut() {
+            for side in Side::BOTH {
+                if conn.process(side) == process && conn.end(side).state != EndState::Closed {
+                    conn.edit().close(side);
+                }
+            }
+        }
+        for (key, write) in &mut self.writes {
+            if key.writer == process {
+                write.edit().state = WriteState::Loose;
+            }
+        }
+    }
+
+    /// Gives a node a fact, and carries out what it asks for. Returns the news that it told.
+    pub(crate) fn handle(&mut self, who: Who, input: Input<'_>, log: &mut Log) -> Vec<News> {
+        let now = self.now;
+        let before = self.links(who);
+        let mut effects = Effects::default();
+        self.edit(who).endpoint.handle(now, input, &mut effects);
+        self.see_links(who, &before, log);
+        self.carry_out(who, effects, log)
+    }
+
+    fn links(&self, who: Who) -> Vec<(Who, LinkStatus)> {
+        let others = (0..self.setup.nodes).map(Who).filter(|other| *other != who);
+        let status = |other: Who| {
+            let status = self.node(who).endpoint.peer(other.peer().as_name());
+            (other, status.map_or(LinkStatus::Absent, |status| status.link))
+        };
+        others.map(status).collect()
+    }
+
+    fn see_links(&self, who: Who, before: &[(Who, LinkStatus)], log: &mut Log) {
+        for ((_, before), (_, after)) in before.iter().zip(self.links(who)) {
+            if *before != after {
+                log.see(Seen::Link(*before, after));
+            }
+        }
+    }
+
+    pub(crate) fn carry_out(&mut self, who: Who, effects: Effects, log: &mut Log) -> Vec<News> {
+        let mut told = Vec::new();
+        for count in effects.counts {
+            log.see(Seen::Counted(count));
+            self.judge_count(who, count);
+            if count == Count::LatePin {
+                log.see(Seen::LatePin);
+            }
+        }
+        for effect in effects.list {
+            match effect {
+                Effect::Dial { epoch, peer: Some(to) } => {
+                    self.edit(who).dials.insert(epoch, crate::node::Dial { to, cancelled: false });
+                }
+                Effect::Dial { peer: None, .. } => {
+                    self.fail(Promise::Law, "dials nobody".to_owned());
+                }
+                Effect::CancelDial(epoch) => {
+                    let stale = self.setup.choices.contains(&Choice::StaleAnswers);
+                    let node = self.edit(who);
+                    match node.dials.get_mut(&epoch) {
+                        Some(dial) if stale => dial.cancelled = true,
+                        Some(_) | None => {
+                            node.dials.remove(&epoch);
+                        }
+                    }
+                }
+                Effect::Send { conn, frame } => self.send(who, conn, frame, log),
+                Effect::Close(conn) => {
+                    let (key, side) = ConnKey::of(conn);
+                    self.edit_conn(key, |conn| conn.close(side));
+                }
+                Effect::Admit { epoch, conn } => {
+                    let (key, side) = ConnKey::of(conn);
+                    let mut right = Right::new(key, side);
+                    right.asked.insert(Ask::Admit);
+                    let old = self.edit(who).rights.insert(epoch, right);
+                    if old.is_some() {
+                        self.fail(Promise::Law, format!("{who} uses epoch {} twice", epoch.0));
+                    }
+                }
+                Effect::Open(epoch) => self.ask(who, epoch, Ask::Open),
+                Effect::Register { epoch, num_blocks, metadata } => {
+                    self.register(who, epoch, num_blocks, &metadata);
+                }
+                Effect::CloseRight(epoch) => self.close_right(who, epoch),
+                Effect::Write { xfer, src, dst } => self.post(who, xfer, src, dst, log),
+                Effect::Cancel(xfer) => {
+                    let key = WriteKey { writer: self.node(who).process, xfer };
+                    if let Some(write) = self.writes.get_mut(&key)
+                        && write.state == WriteState::Posted
+                    {
+                        write.edit().state = WriteState::Cancelled;
+                    }
+                }
+                Effect::Probe { probe, keys, open } => {
+                    let probing = crate::node::Probe { keys, open, over: false };
+                    self.edit(who).probes.insert(probe, probing);
+                }
+                Effect::EndProbe(probe) => {
+                    let late = self.setup.choices.contains(&Choice::LateProbe);
+                    let node = self.edit(who);
+                    match node.probes.get_mut(&probe) {
+                        Some(probe) if late => probe.over = true,
+                        Some(_) | None => {
+                            node.probes.remove(&probe);
+                        }
+                    }
+                }
+                Effect::News(news) => {
+                    log.say(|| format!("{:>13}{who} tells {news:?}", ""));
+                    self.judge_news(who, &news, log);
+                    told.push(news);
+                }
+            }
+        }
+        told
+    }
+
+    fn send(&mut self, who: Who, conn: kvpeer_core::ConnId, frame: Arc<[u8]>, log: &mut Log) {
+        let (key, side) = ConnKey::of(conn);
+        if let Some(msg) = decode(&frame) {
+            log.say(|| format!("{:>13}{who} says {msg:?} on {key}", ""));
+            self.judge_sent(who, key, side, &msg, log);
+        }
+        self.edit_conn(key, |conn| conn.send(side, frame));
+    }
+
+    fn answer_eagerly(&mut self, log: &mut Log) {
+        while let Some(step) = self.eager_step() {
+            log.say(|| format!("{:>10} ({step})", ""));
+            self.happen(&step, log);
+        }
+    }
+
+    /// Forgets what is over.
+    fn tidy(&mut self) {
+        self.conns.retain(|_, conn| !conn.is_gone());
+        let nodes = &self.nodes;
+        self.writes.retain(|_, write| {
+            let target = &nodes[usize::from(write.target.owner.who.0)];
+            write.state != WriteState::Loose || target.lets_land(write.target)
+        });
+        for at in 0..self.nodes.len() {
+            let (node, conns, writes) = (&self.nodes[at], &self.conns, &self.writes);
+            let over = |epoch: &kvpeer_core::Epoch, right: &Right| {
+                let conn = conns.get(&right.conn);
+                let open = conn.is_some_and(|conn| conn.end(right.side).state == EndState::Open);
+                let used = writes.iter().any(|(key, write)| {
+                    key.writer == node.process && key.xfer.epoch == *epoch && write.reads()
+                });
+                !open && right.asked.is_empty() && right.is_closed() && !used
+            };
+            let gone: Vec<_> =
+                node.rights.iter().filter(|(epoch, right)| over(epoch, right)).map(|(e, _)| *e).collect();
+            if !gone.is_empty() {
+                let rights = &mut self.nodes[at].edit().rights;
+                gone.iter().for_each(|epoch| {
+                    rights.remove(epoch);
+                });
+            }
+        }
+    }
+
+    pub(crate) fn seal(&mut self) {
+        self.nodes.iter_mut().for_each(Shared::seal);
+        self.conns.values_mut().for_each(Shared::seal);
+        self.writes.values_mut().for_each(Shared::seal);
+    }
+
+    pub(crate) fn node(&self, who: Who) -> &Node {
+        &self.nodes[usize::from(who.0)]
+    }
+
+    pub(crate) fn edit(&mut self, who: Who) -> &mut Node {
+        self.nodes[usize::from(who.0)].edit()
+    }
+
+    pub(crate) fn edit_conn(&mut self, key: ConnKey, change: impl FnOnce(&mut Conn)) {
+        if let Some(conn) = self.conns.get_mut(&key) {
+            change(conn.edit());
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.nodes.iter().filter_map(|node| node.next_deadline()).map(|deadline| deadline.at).min()
+    }
+
+    /// Puts down a broken promise; the first one counts.
+    pub(crate) fn fail(&mut self, promise: Promise, how: String) {
+        if self.broken.is_none() {
+            self.broken = Some(Broken { promise, how });
+        }
+    }
+}
+
+pub(crate) fn decode(frame: &[u8]) -> Option<Msg<'_>> {
+    match Msg::decode(*frame.get(4)?, frame.get(5..)?, &WireLimits::DEFAULT) {
+        Ok(Decoded::Msg(msg)) => Some(msg),
+        Ok(Decoded::Skipped { .. }) | Err(_) => None,
+    }
+}
