@@ -137,7 +137,15 @@ pub use fabric::FabricData;
 #[cfg(all(feature = "tcp", feature = "fabric"))]
 pub use network::TcpFabric;
 pub use node::{Next, Node, NodeConfig, NodeError, Reach, Stats};
+pub use plane::Planes;
 pub use polled::{Output, OwnedAction, Polled};
 pub use region::{BlockError, Region, RegionError};
 #[cfg(feature = "tcp")]
 pub use tcp::TcpControl;
+
+/// How the data plane on libfabric is set up.
+#[cfg(feature = "fabric")]
+pub use kvpeer_fabric::{FabricConfig, Provider};
+/// How the control plane on TCP is set up.
+#[cfg(feature = "tcp")]
+pub use kvpeer_tcp::TcpConfig;

@@ -48,17 +48,18 @@ impl TcpControl {
 
     /// The plane watches exactly `fds` from here on.
     fn watch(&mut self, fds: &[RawFd]) -> io::Result<()> {
-        if fds.len() == self.watched.len() && fds.iter().all(|fd| self.watched.contains(fd)) {
-            return Ok(());
-        }
-        let wanted: BTreeSet<RawFd> = fds.iter().copied().collect();
-        for fd in self.watched.difference(&wanted) {
-            self.tcp.unwatch(*fd);
-        }
-        for fd in wanted.difference(&self.watched) {
+        self.watched.retain(|fd| {
+            let wanted = fds.contains(fd);
+            if !wanted {
+                self.tcp.unwatch(*fd);
+            }
+            wanted
+        });
+        for fd in fds {
+            // Also those that are watched: a number may stand for another descriptor by now.
             self.tcp.watch(*fd)?;
+            self.watched.insert(*fd);
         }
-        self.watched = wanted;
         Ok(())
     }
 }
@@ -94,7 +95,9 @@ impl ControlPlane for TcpControl {
     }
 
     fn poll(&mut self, wake_on: &[RawFd], timeout: Option<Duration>) -> io::Result<Instant> {
-        self.watch(wake_on)?;
+        if timeout != Some(Duration::ZERO) {
+            self.watch(wake_on)?;
+        }
         self.tcp.poll(timeout)
     }
 
@@ -170,7 +173,7 @@ fn decode<'f>(
     let Scratch { frame: kept, body: _, detail } = scratch;
     match kept.insert(frame).decode(limits) {
         Ok(Decoded::Msg(msg)) => ControlFact::Message { conn, msg },
-        Ok(Decoded::Skipped { .. }) => ControlFact::Heard { conn },
+        Ok(Decoded::Skipped { .. }) => ControlFact::Skipped { conn },
         Err(error) => {
             *detail = error.to_string();
             ControlFact::Malformed { conn, detail }

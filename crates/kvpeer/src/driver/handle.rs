@@ -26,6 +26,9 @@ const CALLS: usize = 4096;
 /// their results (to be taken from [`Events`]), the ways into its region are closed, and only then does the drop
 /// return. [`shutdown`](Self::shutdown) is the same with time for posted WRITEs to finish.
 ///
+/// What has no result or release by then belongs to a right that the data plane could not close with proof
+/// ([`NotFenced`](crate::TroubleKind::NotFenced)): its blocks must not be used again while the process lives.
+///
 /// Should the engine's own code panic on the node's thread (a [`BlockCache`](crate::BlockCache), an
 /// [`Admission`](crate::Admission), a [`call`](Self::call)), the node ends as if dropped: the ways into its region
 /// are closed, tickets say `Gone`, and `Events` has no more.

@@ -16,8 +16,12 @@ const JOBS: usize = 64;
 /// After the deadline of a shutdown: how long rights may still take to close, beyond the endpoint's own timer.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
 
-/// How long a node may take that nobody holds any more: enough to say goodbye and to close its rights.
+/// How long a node may take that nobody holds any more: enough for its goodbyes to leave.
 const DROPPED: Duration = Duration::from_secs(1);
+
+/// How long after that the data plane may still be closing rights, one after the other: their endings are results
+/// that the engine is owed.
+const CLOSING: Duration = Duration::from_secs(30);
 
 /// What jobs can reach.
 pub(super) struct Context {
@@ -29,7 +33,7 @@ pub(super) struct Context {
 /// The node is shutting down.
 #[derive(Clone, Copy)]
 struct End {
-    /// When the thread ends in any case.
+    /// When the thread ends, unless rights are being closed.
     by: Instant,
 }
 
@@ -88,7 +92,9 @@ impl Context {
         self.end = Some(End { by: self.end.map_or(by, |end| end.by.min(by)) });
     }
 
-    fn is_over(&self) -> bool {
-        self.end.is_some_and(|end| self.node.is_over() || end.by <= Instant::now())
+    fn is_over(&mut self) -> bool {
+        let Some(End { by }) = self.end else { return false };
+        let late = Instant::now().saturating_duration_since(by);
+        self.node.is_over() || late > CLOSING || (late > Duration::ZERO && self.node.data_rests())
     }
 }

@@ -147,7 +147,7 @@ fn decode(conn: ConnId, scratch: &mut Scratch) -> ControlFact<'_> {
     };
     match Msg::decode(*kind, body, &Limits::DEFAULT) {
         Ok(Decoded::Msg(msg)) => ControlFact::Message { conn, msg },
-        Ok(Decoded::Skipped { .. }) => ControlFact::Heard { conn },
+        Ok(Decoded::Skipped { .. }) => ControlFact::Skipped { conn },
         Err(error) => {
             scratch.detail = error.to_string();
             malformed(&scratch.detail)

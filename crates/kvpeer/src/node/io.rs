@@ -22,6 +22,7 @@ pub(super) struct Io {
     pub(super) counts: BTreeMap<Count, u64>,
     /// Lookups of peers that were answered with misses, because the engine left too many results untaken.
     pub(super) probes_shed: u64,
+    pub(super) skipped_messages: u64,
     names: Names,
 }
 
@@ -61,6 +62,7 @@ impl Io {
             events,
             counts: BTreeMap::new(),
             probes_shed: 0,
+            skipped_messages: 0,
             names: Names::default(),
         }
     }
@@ -102,6 +104,8 @@ impl Io {
             ControlFact::Malformed { conn, detail } => {
                 self.trouble(self.names.of_conns.get(*conn), TroubleKind::Malformed, detail);
             }
+            // FR-8: skipped and counted.
+            ControlFact::Skipped { .. } => self.skipped_messages = self.skipped_messages.saturating_add(1),
             ControlFact::Connected { origin: Origin::Accepted, .. }
             | ControlFact::Heard { .. }
             | ControlFact::Message { .. }

@@ -18,7 +18,7 @@ use crate::admission::{Admission, AdmitAll};
 use crate::cache::BlockCache;
 use crate::clock::Clock;
 use crate::event::{Event, EventQueue};
-use crate::plane::Planes;
+use crate::plane::{Planes, Rest};
 use crate::region::Region;
 
 pub use config::{NodeConfig, NodeError, Reach};
@@ -167,6 +167,7 @@ impl Node {
             counts: self.io.counts.clone(),
             events_waiting: self.io.events.len(),
             probes_shed: self.io.probes_shed,
+            skipped_messages: self.io.skipped_messages,
         }
     }
 
@@ -179,6 +180,13 @@ impl Node {
     /// shut down gets here, unless the data plane cannot prove that a right is closed.
     pub fn is_over(&self) -> bool {
         self.endpoint.is_idle() && self.io.answers.is_empty() && self.io.planes.control.lingering() == 0
+    }
+
+    /// Whether the data plane has said all that it will say of itself: nothing is under way in it.
+    pub(crate) fn data_rests(&mut self) -> bool {
+        self.batch.is_none()
+            && self.io.answers.is_empty()
+            && self.io.planes.data.prepare_wait() == Rest::MaySleep
     }
 
     /// Whether the control plane has failed as a whole. All sessions were ended then, and nothing new begins.

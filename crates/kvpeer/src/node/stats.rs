@@ -16,4 +16,6 @@ pub struct Stats {
     pub events_waiting: usize,
     /// Lookups of peers that were answered with misses, because the engine left too many results untaken.
     pub probes_shed: u64,
+    /// Messages of kinds that this version does not know, and that may be skipped.
+    pub skipped_messages: u64,
 }

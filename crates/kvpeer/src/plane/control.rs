@@ -101,6 +101,11 @@ pub enum ControlFact<'f> {
         /// On which connection.
         conn: ConnId,
     },
+    /// A message of an unknown kind came that may be skipped; counted.
+    Skipped {
+        /// On which connection.
+        conn: ConnId,
+    },
     /// A message came.
     Message {
         /// On which connection.
@@ -132,7 +137,7 @@ impl<'f> ControlFact<'f> {
             Self::Connected { conn, origin } => Input::Connected { conn, origin },
             Self::DialFailed { epoch, detail: _ } => Input::DialFailed { epoch },
             Self::Disconnected { conn, detail: _ } => Input::Disconnected { conn },
-            Self::Heard { conn } => Input::Heard { conn },
+            Self::Heard { conn } | Self::Skipped { conn } => Input::Heard { conn },
             Self::Message { conn, msg } => Input::Message { conn, msg },
             Self::Malformed { conn, detail } => Input::Malformed { conn, detail },
             Self::NoCommonVersion { conn, ours, theirs } => Input::NoCommonVersion { conn, ours, theirs },

@@ -194,6 +194,15 @@ fn the_data_plane_goes_on_only_while_something_is_due_and_not_for_ever() {
 }
 
 #[test]
+fn messages_of_unknown_kinds_are_signs_of_life_and_counted() {
+    // FR-8
+    let (mut node, fake, _) = node();
+    fake.arrive([SILENT, ControlFact::Skipped { conn: ConnId(1) }, ControlFact::Skipped { conn: ConnId(1) }]);
+    assert_eq!(node.tick(), Next::Within(HANDSHAKE));
+    assert_eq!(node.stats().skipped_messages, 2);
+}
+
+#[test]
 fn sleep_ends_at_the_first_deadline_of_all() {
     let (mut node, fake, _) = node();
     node.sleep_and_tick(None);
