@@ -15,9 +15,15 @@ pub(crate) struct CheckArgs {
 /// Feature sets of the facade that are shipped beside the default one.
 pub(crate) const FACADE_FEATURES: &[&[&str]] = &[&["--no-default-features"], &["--all-features"]];
 
+/// Workspaces of their own.
+const APART: &[&str] = &["fuzz/Cargo.toml", "tests/no_std/Cargo.toml"];
+
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     system::provide(&[Need::Libfabric], args.setup.policy())?;
     cargo::run(cargo(&["fmt", "--all", "--check"]))?;
+    for apart in APART {
+        cargo::run(cargo(&["fmt", "--manifest-path", apart, "--check"]))?;
+    }
     let clippy = ["clippy", "--workspace", "--all-targets"];
     cargo::run(cargo(&[&clippy[..], &["--", "-D", "warnings"]].concat()))?;
     for features in FACADE_FEATURES {

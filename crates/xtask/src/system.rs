@@ -1,7 +1,7 @@
 //! What the machine must have beside Rust, and how it gets there.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::process::{Command, Stdio};
 
 use crate::Failure;
@@ -68,12 +68,10 @@ pub(crate) fn provide(needs: &[Need], install: Install) -> Result<(), Failure> {
         return Ok(());
     }
     let plan = plan(&missing, install, &Machine::look()).map_err(Failure::Told)?;
-    // Flushed before apt writes to the same terminal.
-    println!("xtask: {} missing; installing with:", list(&missing));
+    eprintln!("xtask: {} missing; installing with:", list(&missing));
     for step in &plan {
-        println!("xtask:   {}", step.join(" "));
+        eprintln!("xtask:   {}", step.join(" "));
     }
-    io::stdout().flush().ok();
     for step in &plan {
         run(step)?;
     }
@@ -146,10 +144,9 @@ fn list(missing: &[Need]) -> String {
 fn run(step: &[String]) -> Result<(), Failure> {
     let (program, args) = step.split_first().ok_or_else(|| Failure::Told("an empty command".to_owned()))?;
     let told = |why: String| Failure::Told(format!("`{}` {why}", step.join(" ")));
-    let status = Command::new(program)
-        .args(args)
-        .status()
-        .map_err(|error| told(format!("cannot be started: {error}")))?;
+    // Standard output belongs to the task itself.
+    let status = Command::new(program).args(args).stdout(io::stderr()).status();
+    let status = status.map_err(|error| told(format!("cannot be started: {error}")))?;
     if status.success() { Ok(()) } else { Err(told(format!("failed ({status})"))) }
 }
 

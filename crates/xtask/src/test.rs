@@ -11,16 +11,19 @@ use crate::{Failure, Setup};
 pub(crate) struct TestArgs {
     #[command(flatten)]
     setup: Setup,
-    /// Only the tests of code behind the foreign-function boundary, with AddressSanitizer and LeakSanitizer
+    /// Only the tests of crates with unsafe code, with AddressSanitizer and LeakSanitizer
     #[arg(long, conflicts_with = "valgrind")]
     asan: bool,
-    /// Only the tests of code behind the foreign-function boundary, under valgrind
+    /// Only the tests of crates with unsafe code, under valgrind
     #[arg(long)]
     valgrind: bool,
 }
 
-/// Where unsafe code may live.
-const FFI_CRATES: &[&str] = &["--package", "kvpeer-fabric-sys", "--package", "kvpeer-fabric"];
+/// The tests of the crates that unsafe code may live in: the data plane's, and the facade's region.
+const UNSAFE_CODE: &[&[&str]] = &[
+    &["--package", "kvpeer-fabric-sys", "--package", "kvpeer-fabric", "--lib", "--tests"],
+    &["--package", "kvpeer", "--lib"],
+];
 
 pub(crate) fn run(args: &TestArgs) -> Result<(), Failure> {
     let mut tally = Tally::default();
@@ -51,20 +54,27 @@ fn suite(tally: &mut Tally) -> Result<(), Failure> {
 }
 
 fn asan(tally: &mut Tally) -> Result<(), Failure> {
-    let target = cargo::host_target()?;
-    let mut command = cargo(&["test", "--target", &target, "--lib", "--tests"]);
-    command.args(FFI_CRATES);
     // The sanitizers are in every stable toolchain; only the switch is called unstable.
-    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
-    cargo::test(command, tally)
+    let env = [("RUSTC_BOOTSTRAP", "1"), ("RUSTFLAGS", "-Zsanitizer=address")];
+    unsafe_code(tally, |_| env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
 }
 
 fn valgrind(tally: &mut Tally) -> Result<(), Failure> {
+    let runner = "valgrind --quiet --error-exitcode=99 --leak-check=full --show-leak-kinds=definite \
+                  --errors-for-leak-kinds=definite";
+    unsafe_code(tally, |target| {
+        let variable = format!("CARGO_TARGET_{}_RUNNER", target.replace(['-', '.'], "_").to_uppercase());
+        vec![(variable, runner.to_owned())]
+    })
+}
+
+/// Runs the tests of unsafe code for a named target, so that build scripts and macros are built as ever.
+fn unsafe_code(tally: &mut Tally, env: impl Fn(&str) -> Vec<(String, String)>) -> Result<(), Failure> {
     let target = cargo::host_target()?;
-    let mut command = cargo(&["test", "--target", &target, "--lib", "--tests"]);
-    command.args(FFI_CRATES);
-    let runner = "valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite";
-    let variable = format!("CARGO_TARGET_{}_RUNNER", target.replace(['-', '.'], "_").to_uppercase());
-    command.env(variable, runner);
-    cargo::test(command, tally)
+    for tests in UNSAFE_CODE {
+        let mut command = cargo(&["test", "--target", &target]);
+        command.args(*tests).envs(env(&target));
+        cargo::test(command, tally)?;
+    }
+    Ok(())
 }
