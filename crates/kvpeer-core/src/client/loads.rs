@@ -50,6 +50,11 @@ impl Tables {
         };
         if let Some(request) = self.requests.get_mut(name.as_str()) {
             request.loads.insert(job);
+            if !blocks.is_empty() && request.state == RequestState::Open {
+                // Hits are good for one round, and this fetch closes it.
+                request.probes.clear();
+                self.fresh.remove(name.as_str());
+            }
         }
         self.loads.insert(job, load);
         match state {
@@ -87,7 +92,7 @@ pub(crate) fn check_keys(keys: Keys<'_>, blocks: usize, limit: usize) -> Result<
 }
 
 impl Consumer<'_> {
-    /// Sends the fetch of a held load; its round's lookups are closed and the request's answers forgotten.
+    /// Sends the fetch of a held load; its round's lookups are closed.
     pub(crate) fn fetch(&mut self, cx: &mut Cx<'_>, job: JobId) {
         let Some(load) = self.tables.loads.get_mut(&job) else { return };
         let LoadState::Held { keys } = &mut load.state else { return };

@@ -102,16 +102,13 @@ impl Consumer<'_> {
         }
     }
 
-    /// A fetch is about to go, or the request ends: its lookups are closed, its answers forgotten.
-    /// Returns the round that they had opened.
+    /// A fetch is about to go, or the request ends: its lookups are closed. Returns the round that they had opened.
     pub(crate) fn close_round(&mut self, cx: &mut Cx<'_>, id: &RequestId) -> Option<Round> {
         let request = self.tables.requests.get_mut(id)?;
         for lookup in core::mem::take(&mut request.open) {
             self.session.lookups.remove(&lookup);
         }
         cx.disarm(&mut request.open_due, Due::Lookup(id.clone()));
-        request.probes.clear();
-        self.tables.fresh.remove(id);
         let round = request.round.take();
         let ours = request.told.replace(self.epoch) == Some(self.epoch);
         round.filter(|_| ours)

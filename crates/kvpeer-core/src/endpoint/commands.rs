@@ -243,8 +243,10 @@ impl Endpoint {
         let unfenced: Vec<Epoch> = unfenced.map(|(epoch, _)| *epoch).collect();
         let mut held = false;
         for epoch in unfenced {
-            held |= self.producer(epoch, out, |producer, cx| producer.release_held(cx, job)) == Some(true);
-            self.tidy(epoch, out);
+            if self.producer(epoch, out, |producer, cx| producer.release_held(cx, job)) == Some(true) {
+                held = true;
+                self.tidy(epoch, out);
+            }
         }
         if held { Ok(()) } else { Err(Misuse::NotQuarantined) }
     }

@@ -111,7 +111,8 @@ impl Endpoint {
             Input::Probed { probe, pin, hits, misses } => {
                 self.probed(probe, server::Answer { pin, hits, misses }, out);
             }
-            Input::Tick => self.tick(out),
+            // What arrived after this Tick's moment is not read yet, whatever the clock has come to.
+            Input::Tick => self.tick(now, out),
         }
     }
 

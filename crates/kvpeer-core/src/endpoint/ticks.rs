@@ -6,18 +6,18 @@ use crate::client::Whereabouts;
 use crate::cx::Cx;
 use crate::deadlines::Due;
 use crate::server::{Origin, RoundId};
-use crate::{CloseReason, ConnId, Epoch, JobId, LoadFailure, Sink, StoreFailure};
+use crate::{CloseReason, ConnId, Epoch, JobId, LoadFailure, Sink, StoreFailure, Time};
 
 impl Endpoint {
-    /// Handles what is due, a bounded number at a time; the rest stays due.
-    pub(super) fn tick(&mut self, out: &mut dyn Sink) {
+    /// Handles what was due by `by`, a bounded number at a time; the rest stays due.
+    pub(super) fn tick(&mut self, by: Time, out: &mut dyn Sink) {
         for _ in 0..self.config.limits.timers_per_tick {
-            let Some(due) = self.deadlines.pop(self.now) else { return };
-            self.fire(due, out);
+            let Some(due) = self.deadlines.pop(by) else { return };
+            self.fire(due, by, out);
         }
     }
 
-    fn fire(&mut self, due: Due, out: &mut dyn Sink) {
+    fn fire(&mut self, due: Due, by: Time, out: &mut dyn Sink) {
         match due {
             Due::Stranger(conn) => self.stranger_timed_out(conn, out),
             Due::Handshake(epoch) => self.handshake_timed_out(epoch, out),
@@ -59,7 +59,7 @@ impl Endpoint {
             Due::Drain(epoch) => self.drain_timed_out(epoch, out),
             Due::CloseRight(epoch) => self.close_right_timed_out(epoch, out),
             Due::Heartbeat(epoch) => self.heartbeat(epoch, out),
-            Due::Dead(epoch) => self.dead(epoch, out),
+            Due::Dead(epoch) => self.dead(epoch, by, out),
             Due::Idle(epoch) => self.idle(epoch, out),
         }
     }
@@ -140,12 +140,12 @@ impl Endpoint {
         link.pulse.heartbeat_due = Some(cx.arm(at, Due::Heartbeat(epoch)));
     }
 
-    fn dead(&mut self, epoch: Epoch, out: &mut dyn Sink) {
+    fn dead(&mut self, epoch: Epoch, by: Time, out: &mut dyn Sink) {
         let Some(link) = self.links.get_mut(&epoch) else { return };
         link.pulse.dead_due = None;
         let theirs = link.announced.as_ref().map_or(core::time::Duration::ZERO, |it| it.heartbeat);
         let at = link.line.last_heard() + self.config.timing.dead.max(theirs * 5);
-        if at > self.now {
+        if at > by {
             link.pulse.dead_due = Some(self.deadlines.arm(at, Due::Dead(epoch)));
         } else {
             self.end(epoch, CloseReason::Silent, out);

@@ -98,17 +98,21 @@ impl Producer<'_> {
         }
     }
 
-    /// What no WRITE of an ended session reads is free at once, whether or not its right can be fenced.
+    /// Nothing of an ended session waits any more, and what no WRITE of it reads is free at once, whether or not its right can be fenced.
     fn lose_unread(&mut self, cx: &mut Cx<'_>, id: &RoundId, reason: CloseReason) {
         let Some(fetching) = self.session.fetching(id) else { return };
         fetching.landed = 0;
+        let waited = core::mem::take(&mut fetching.waiting);
         let mut unread = Vec::new();
         for slot in &mut fetching.slots {
-            if let Slot::Claimed(source) | Slot::Landed(source) = *slot {
-                *slot = Slot::Lost;
-                unread.push(source.job);
+            match *slot {
+                Slot::Posted(_) | Slot::Lost => continue,
+                Slot::Claimed(source) | Slot::Landed(source) => unread.push(source.job),
+                Slot::Waiting => {}
             }
+            *slot = Slot::Lost;
         }
+        self.session.parked -= waited;
         for job in unread {
             self.tables.unclaim(cx, job, Some(StoreFailure::Session(reason)));
         }

@@ -88,11 +88,15 @@ impl Producer<'_> {
         let Some(mut asked) = self.session.lookups.remove(&seq) else { return late(cx, answer.pin) };
         let probe = ProbeId { epoch: self.epoch, seq };
         let (mut hits, mut misses) = (Vec::new(), Vec::new());
+        let said = answer.hits.len();
         let answer = Answer {
             pin: answer.pin,
             hits: ascending(answer.hits, &mut hits, |(at, _)| *at),
             misses: ascending(answer.misses, &mut misses, |at| *at),
         };
+        if answer.hits.len() < said {
+            cx.count(Count::BadAnswer);
+        }
         match answer.pin {
             Some(job) => self.pin(cx, &mut asked, job, answer.hits),
             None if answer.hits.is_empty() => {}
