@@ -85,6 +85,10 @@ impl DataPlane for FabricData {
     fn base_addr(&self) -> u64 {
         self.base_addr
     }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("stale completions", self.fabric.stale_completions())]
+    }
 }
 
 fn theirs(xfer: XferId) -> kvpeer_fabric::XferId {

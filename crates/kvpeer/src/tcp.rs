@@ -41,11 +41,6 @@ impl TcpControl {
         self.tcp.local_addr()
     }
 
-    /// Its counters.
-    pub fn stats(&self) -> kvpeer_tcp::TcpStats {
-        self.tcp.stats()
-    }
-
     /// The plane watches exactly `fds` from here on.
     fn watch(&mut self, fds: &[RawFd]) -> io::Result<()> {
         self.watched.retain(|fd| {
@@ -147,6 +142,24 @@ impl ControlPlane for TcpControl {
 
     fn waker(&self) -> Waker {
         self.waker.clone()
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let stats = self.tcp.stats();
+        vec![
+            ("accepted", stats.accepted),
+            ("refused", stats.refused),
+            ("accept errors", stats.accept_errors),
+            ("dials", stats.dials),
+            ("dial failures", stats.dial_failures),
+            ("bytes in", stats.bytes_in),
+            ("bytes out", stats.bytes_out),
+            ("messages in", stats.frames_in),
+            ("messages out", stats.frames_out),
+            ("send queue overflows", stats.send_queue_overflows),
+            ("malformed", stats.malformed),
+            ("cut off", stats.cut_off),
+        ]
     }
 }
 

@@ -230,6 +230,46 @@ fn an_engine_that_takes_no_results_pins_nothing_more_for_peers() {
 }
 
 #[test]
+fn an_engine_that_panics_on_the_nodes_thread_loses_its_node_and_nothing_else() {
+    struct Broken;
+    impl BlockCache for Broken {
+        fn probe(&mut self, _: &Probe<'_>, _: &mut Answer) {
+            panic!("the engine's own mistake (this test wants it)");
+        }
+    }
+    let net = MemNet::new();
+    let mut a = Side::join(&net, "a");
+    let region = region();
+    let planes = net.join("b", &region).unwrap();
+    let node = Node::new(&NodeConfig::new(region.clone()), planes, Broken).unwrap();
+    let b = Side::spawn(&net, node, BlockTable::new());
+    let request = a.consume(&b, "r", Supply::Pinned);
+    assert_eq!(a.lookup_until_known(&request, b"x"), [LookupState::Miss]);
+    let Side { handle, events, region: kept, .. } = b;
+    assert_eq!(handle.stats().wait(), Err(CallError::Gone));
+    assert!(events.count() <= 1, "PeerUp at most, and the end");
+    handle.shutdown(Duration::ZERO);
+    drop(kept);
+    assert_eq!(Arc::strong_count(&region), 1);
+}
+
+#[test]
+fn a_node_needs_a_name() {
+    let net = MemNet::new();
+    let region = region();
+    let named = |name: &str| NodeConfig::new(region.clone()).named(name);
+    assert!(named("").is_err());
+    let planes = net.join("0.0.0.0:5710", &region).unwrap();
+    let nameless = Node::new(&NodeConfig::new(region.clone()), planes, NoBlocks);
+    assert!(matches!(nameless, Err(kvpeer::NodeError::NoIdentity)), "{nameless:?}");
+    let planes = net.join("0.0.0.0:5710", &region).unwrap();
+    let node = Node::new(&named("10.0.0.7:5710").unwrap(), planes, NoBlocks).unwrap();
+    assert_eq!(node.peer_id().as_str(), "10.0.0.7:5710");
+    let loopback = Node::new(&named("localhost:1").unwrap(), net.join("far", &region).unwrap(), NoBlocks);
+    assert!(matches!(loopback, Err(kvpeer::NodeError::Config(_))), "{loopback:?}");
+}
+
+#[test]
 fn mistakes_change_nothing_and_are_told_by_their_ticket() {
     let (a, b) = pair();
     let request = a.consume(&b, "r", Supply::Await);

@@ -140,9 +140,11 @@ impl Client {
         let mut result = Claim::new(&self.events, job, Wanted::Result);
         let release = Claim::new(&self.events, job, Wanted::Release);
         let unless_ended = AbortOnDrop { handle: &self.handle, job };
-        self.handle.load(job, request, keys, blocks).await?;
-        let event = result.event().await;
-        std::mem::forget(unless_ended);
+        let event = match self.handle.load(job, request, keys, blocks).await {
+            Ok(()) => result.event().await,
+            Err(refused) => Err(refused),
+        };
+        unless_ended.disarm();
         let Event::LoadFinished { outcome, destination, .. } = event? else { return Err(CallError::Gone) };
         let destination = match destination {
             Destination::Reusable => Freed::Now,
@@ -214,10 +216,15 @@ struct AbortOnDrop<'a> {
     job: JobId,
 }
 
+impl AbortOnDrop<'_> {
+    fn disarm(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for AbortOnDrop<'_> {
     fn drop(&mut self) {
-        // A load that was refused is no job: aborting it changes nothing. Should the node be too busy to be asked,
-        // the load runs on; its result comes all the same.
+        // Should the node be too busy to be asked, the load runs on; its result comes all the same.
         drop(self.handle.abort(self.job));
     }
 }

@@ -1,6 +1,6 @@
 //! What a node is made with.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -71,11 +71,13 @@ impl NodeConfig {
         let address = planes.control.address();
         let peer_id = match (&self.peer_id, &address) {
             (Some(peer_id), _) => peer_id.clone(),
-            (None, Some(address)) => PeerName::new(address)?.into(),
-            (None, None) => return Err(NodeError::NoIdentity),
+            (None, Some(address)) if !ip_of(address).is_some_and(|ip| ip.is_unspecified()) => {
+                PeerName::new(address)?.into()
+            }
+            (None, Some(_) | None) => return Err(NodeError::NoIdentity),
         };
         let loopback = match self.reach {
-            Reach::Auto => address.is_some_and(|address| is_loopback(&address)),
+            Reach::Auto => address.and_then(|address| ip_of(&address)).is_some_and(|ip| ip.is_loopback()),
             Reach::Loopback => true,
             Reach::Network => false,
         };
@@ -87,8 +89,8 @@ impl NodeConfig {
     }
 }
 
-fn is_loopback(address: &str) -> bool {
-    address.parse::<SocketAddr>().is_ok_and(|address| address.ip().to_canonical().is_loopback())
+fn ip_of(address: &str) -> Option<IpAddr> {
+    address.parse::<SocketAddr>().ok().map(|address| address.ip().to_canonical())
 }
 
 fn wall_micros() -> u64 {
@@ -102,7 +104,9 @@ fn wall_micros() -> u64 {
 #[non_exhaustive]
 pub enum NodeError {
     /// Nothing says who this node is.
-    #[error("the node has no identity: set `NodeConfig::peer_id`, since its control plane does not listen")]
+    #[error(
+        "the node has no identity: set `NodeConfig::peer_id`, since its control plane listens nowhere or everywhere"
+    )]
     NoIdentity,
     /// The identity is no name.
     #[error("the node's identity cannot be used: {0}")]

@@ -168,6 +168,8 @@ impl Node {
             events_waiting: self.io.events.len(),
             probes_shed: self.io.probes_shed,
             skipped_messages: self.io.skipped_messages,
+            control: self.io.planes.control.counters(),
+            data: self.io.planes.data.counters(),
         }
     }
 

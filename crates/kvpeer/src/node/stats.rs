@@ -18,4 +18,8 @@ pub struct Stats {
     pub probes_shed: u64,
     /// Messages of kinds that this version does not know, and that may be skipped.
     pub skipped_messages: u64,
+    /// The control plane's own counters, by name.
+    pub control: Vec<(&'static str, u64)>,
+    /// The data plane's own counters, by name.
+    pub data: Vec<(&'static str, u64)>,
 }

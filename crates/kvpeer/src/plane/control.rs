@@ -59,6 +59,11 @@ pub trait ControlPlane: Send {
 
     /// Ends a `poll` that sleeps, or else the next one, from any thread.
     fn waker(&self) -> Waker;
+
+    /// What the plane counts, by name, for statistics.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 /// Where a control plane puts what a report borrows. The node keeps it, and hands in the same one each time.

@@ -52,6 +52,11 @@ pub trait DataPlane: Send {
     fn base_addr(&self) -> u64 {
         0
     }
+
+    /// What the plane counts, by name, for statistics.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 /// What a `progress` has left.

@@ -133,9 +133,20 @@ impl Side {
             if !states.contains(&LookupState::Pending) {
                 return states;
             }
-            let wanted = request.clone();
             self.wait_for(|event| {
-                matches!(event, Event::LookupAnswered { request } if *request == wanted).then_some(())
+                let news = match event {
+                    Event::LookupAnswered { request } | Event::RequestFailed { request, .. } => request,
+                    Event::LoadFinished { .. }
+                    | Event::DestinationReleased { .. }
+                    | Event::StoreFinished { .. }
+                    | Event::FetchArrived { .. }
+                    | Event::PeerUp { .. }
+                    | Event::PeerDown { .. }
+                    | Event::PeerRefused { .. }
+                    | Event::Trouble(_)
+                    | Event::Lagged { .. } => return None,
+                };
+                (news == request).then_some(())
             });
         }
     }
