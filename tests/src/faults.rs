@@ -4,8 +4,8 @@ use kvpeer_core::{ConnId, Epoch, Input};
 
 use crate::control::{Item, other};
 use crate::node::Registered;
-use crate::rma::Right;
-use crate::{Step, Who, World, X};
+use crate::rma::{Right, Write};
+use crate::{Step, Who, World, WriteId, X};
 
 impl World {
     /// All connections between two nodes break; what was on its way is lost, both notice.
@@ -64,8 +64,11 @@ impl World {
 
     fn dies(&mut self, who: Who) -> Vec<ConnId> {
         self.log(format!("--- {who} dies"));
-        // What it has posted is on its way all the same.
-        for write in self.writes_of(who) {
+        // What it has posted is on its way all the same, and its memory is not read any more.
+        let life = self.node(who).life;
+        let of_it = |write: &&Write| write.writer == who && write.life == life && write.captured.is_none();
+        let posted = self.writes.iter().enumerate().filter(|(_, write)| of_it(write));
+        for write in posted.map(|(at, _)| WriteId(at)).collect::<Vec<_>>() {
             self.capture(write);
         }
         self.node_mut(who).die();

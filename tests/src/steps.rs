@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use kvpeer_core::{ConnId, Epoch, Input, Origin, ProbeId, Time, Timer, TransferEnd};
+use kvpeer_core::{ConnId, Count, Epoch, Input, Origin, ProbeId, Time, Timer, TransferEnd};
+
+use kvpeer_wire::Msg;
 
 use crate::control::{Item, other};
 use crate::node::Registered;
@@ -300,8 +302,7 @@ impl World {
                 } else {
                     self.log(format!("{who} <-    {}", say(&msg)));
                 }
-                self.judge_arrived(conn, other(conn), &msg);
-                self.feed(who, Input::Message { conn, msg });
+                self.read(who, conn, msg);
             }
             Item::Trickle => self.feed(who, Input::Heard { conn }),
             Item::Garbage(detail) => {
@@ -325,6 +326,20 @@ impl World {
         match self.wires.between(from, to).last().copied() {
             Some(conn) => (0..count).for_each(|_| self.deliver(to, other(conn))),
             None => self.fail(&format!("{from} has no connection with {to}")),
+        }
+    }
+
+    /// A node reads a message. What comes after its verdict on the peer is not read, whatever it says.
+    fn read(&mut self, who: Who, conn: ConnId, msg: Msg<'_>) {
+        let before = (self.wires.end(conn).cloned(), self.talks.get(&other(conn)).cloned());
+        let unread = self.counted(who, Count::AfterEnd);
+        self.judge_arrived(conn, other(conn), &msg);
+        self.feed(who, Input::Message { conn, msg });
+        if self.counted(who, Count::AfterEnd) > unread {
+            if let (Some(end), Some(was)) = (self.wires.end_mut(conn), before.0) {
+                *end = was;
+            }
+            self.talks.insert(other(conn), before.1.unwrap_or_default());
         }
     }
 
