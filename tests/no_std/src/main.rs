@@ -1,4 +1,4 @@
-//! Encodes a message, frames it and decodes it, with nothing below but `core`, `alloc` and the C library's entry
+//! Encodes a message, frames it and decodes it, and has a node dial a peer and give up, with nothing below but `core`, `alloc` and the C library's entry
 //! point. The exit code says what failed.
 #![no_std]
 #![no_main]
@@ -12,16 +12,21 @@ use core::ffi::{c_char, c_int};
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use kvpeer_core::{
+    Action, Command, Compatibility, Config, Endpoint, Event, Identity, Input, JobId, LoadOutcome, Part, Sink,
+    Time,
+};
 use kvpeer_wire::{
-    Blocks, Decoded, Demand, Fetch, FrameReader, Incoming, Key, KeysBuf, Limits, Msg, Preamble, RequestName,
-    Round, Supply,
+    Blocks, Decoded, Demand, Fetch, FrameReader, Incoming, Key, KeysBuf, Limits, Msg, PeerName, Preamble,
+    RegionInfo, RequestName, Round, Supply,
 };
 
 #[unsafe(no_mangle)]
 extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
-    match wire() {
-        Some(()) => 0,
-        None => 1,
+    match (wire(), node()) {
+        (Some(()), Some(())) => 0,
+        (None, _) => 1,
+        (Some(()), None) => 2,
     }
 }
 
@@ -40,6 +45,46 @@ fn wire() -> Option<()> {
     let Incoming::Preamble(Preamble::OURS) = reader.next(Vec::new).ok()?? else { return None };
     let Incoming::Frame(frame) = reader.next(Vec::new).ok()?? else { return None };
     (frame.decode(&limits) == Ok(Decoded::Msg(msg))).then_some(())
+}
+
+/// What a node did, counted.
+#[derive(Default)]
+struct Outlet {
+    dials: usize,
+    failed_loads: usize,
+}
+
+impl Sink for Outlet {
+    fn act(&mut self, action: Action<'_>) {
+        if let Action::Dial { .. } = action {
+            self.dials += 1;
+        }
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
+        if let Event::LoadFinished { outcome: LoadOutcome::Failed { .. }, .. } = event {
+            self.failed_loads += 1;
+        }
+    }
+}
+
+/// A load whose peer never answers fails when its time is up, and leaves nothing behind.
+fn node() -> Option<()> {
+    let identity =
+        Identity { peer_id: PeerName::new("10.0.0.1:1").ok()?.into(), incarnation: 1, loopback: false };
+    let region = RegionInfo { base_addr: 0, num_blocks: 8, block_len: 4096 };
+    let mut endpoint = Endpoint::new(Config::new(identity, region, Compatibility::default())).ok()?;
+    let mut out = Outlet::default();
+    let (request, source) = (RequestName::new("request").ok()?, PeerName::new("10.0.0.2:1").ok()?);
+    let part = Part::Consume { source, address: "10.0.0.2:1", supply: Supply::Await };
+    let keys: KeysBuf = [Key::new(b"one").ok()?].into_iter().collect();
+    endpoint.command(Time::ZERO, Command::Open { request, part }, &mut out).ok()?;
+    let load = Command::Load { job: JobId(1), request, keys: keys.as_keys(), blocks: &[3] };
+    endpoint.command(Time::ZERO, load, &mut out).ok()?;
+    while let Some(deadline) = endpoint.next_deadline().filter(|_| !endpoint.is_idle()) {
+        endpoint.handle(deadline.at, Input::Tick, &mut out);
+    }
+    (out.dials == 1 && out.failed_loads == 1 && endpoint.check().is_ok()).then_some(())
 }
 
 /// Gives out memory once; enough for this program.
@@ -82,6 +127,13 @@ fn panic(_: &PanicInfo<'_>) -> ! {
 /// The compiled `alloc` names it; without unwinding it is never called.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
+
+/// As above.
+#[unsafe(no_mangle)]
+extern "C" fn _Unwind_Resume() -> ! {
+    // SAFETY: may be called at any time.
+    unsafe { abort() }
+}
 
 #[link(name = "c")]
 unsafe extern "C" {
