@@ -35,6 +35,8 @@ pub struct Setup {
     pub eager: BTreeSet<Ask>,
     /// Dials that are always refused: from the first to the second.
     pub unreachable: BTreeSet<(Who, Who)>,
+    /// Peers that have a session from the start: the first has dialled the second.
+    pub connected: Vec<(Who, Who)>,
     /// Keys that a node's cache holds; the n-th in block n.
     pub stock: Vec<(Who, Vec<u8>)>,
     /// What the engines do.
@@ -160,6 +162,7 @@ impl Setup {
             choices: BTreeSet::new(),
             eager: BTreeSet::new(),
             unreachable: BTreeSet::new(),
+            connected: Vec::new(),
             stock: Vec::new(),
             scripts: Vec::new(),
         }

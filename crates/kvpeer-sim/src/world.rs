@@ -16,6 +16,7 @@ use crate::seen::{Log, Seen};
 use crate::setup::{Ask, Choice, Setup};
 use crate::shared::{Fixed, Shared};
 use crate::step::Step;
+use crate::wish::Wish;
 
 /// A whole world in one moment. Equal worlds have equal futures.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -35,8 +36,30 @@ pub struct World {
 }
 
 impl World {
-    /// The world before anything has happened.
+    /// The world before anything has happened, apart from the sessions that it starts with.
     pub fn new(setup: Arc<Setup>) -> Self {
+        let mut world = Self::empty(Arc::clone(&setup));
+        if !setup.connected.is_empty() {
+            // Nobody wishes for anything, and nothing fails, while these come up.
+            let quiet = Setup { scripts: Vec::new(), choices: Default::default(), ..Setup::clone(&setup) };
+            world.setup = Fixed(Arc::new(quiet));
+            for (dialler, peer) in &setup.connected {
+                world.connect(*dialler, *peer);
+            }
+            world.setup = Fixed(setup);
+        }
+        world
+    }
+
+    fn connect(&mut self, who: Who, peer: Who) {
+        let log = &mut Log::default();
+        self.apply(&Step::Wish { who, script: None, wish: Wish::Connect { peer } }, log);
+        while let Some(step) = self.prompt_steps().first() {
+            self.apply(step, log);
+        }
+    }
+
+    fn empty(setup: Arc<Setup>) -> Self {
         let node = |at| Shared::new(Node::new(&setup, Process { who: Who(at), life: 1 }));
         Self {
             now: Time::from_micros(1),

@@ -120,7 +120,7 @@ impl World {
             (totals.held, "held work"),
             (totals.loads, "loads"),
             (totals.lookups, "lookups"),
-            (if self.is_stuck(who) { 0 } else { totals.parked }, "parked demand"),
+            (totals.parked, "parked demand"),
             (totals.probes, "lookups of a peer"),
         ];
         if let Some((count, what)) = open.iter().find(|(count, _)| *count > 0) {
