@@ -4,6 +4,7 @@
 //! report. Then, and for every involuntary reason at once, the link goes down: goodbye (if there is somebody to say
 //! it to), the right is closed, loads fail with their destinations in quarantine. The fence releases what is left.
 
+use alloc::string::{String, ToString};
 use core::time::Duration;
 
 use kvpeer_wire::{Disconnect, DisconnectReason, Msg, RejectCode, Text};
@@ -88,7 +89,11 @@ impl Endpoint {
         let peer = link.peer.clone();
         let mut cx = Cx { now: self.now, config: &self.config, deadlines: &mut self.deadlines, out };
         if let Some(goodbye) = goodbye(reason) {
-            let detail = Text::default();
+            let mut detail = String::new();
+            if let CloseReason::Misbehaved(how) = reason {
+                detail = how.to_string();
+            }
+            let detail = Text::truncated(&detail);
             link.line.send(&mut cx, Msg::Disconnect(Disconnect { reason: goodbye, detail }));
         }
         cx.disarm(&mut link.pulse.heartbeat_due, Due::Heartbeat(epoch));

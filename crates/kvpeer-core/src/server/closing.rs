@@ -8,7 +8,8 @@ use super::fetches::runs;
 use super::jobs::Stage;
 use super::{Ending, Fetching, Holder, Pins, Producer, RoundId, Serving, Slot};
 use crate::cx::Cx;
-use crate::{CloseReason, JobId, RequestId, StoreFailure};
+use crate::deadlines::Due;
+use crate::{CloseReason, JobId, RequestId, StoreFailure, XferId};
 
 impl Producer<'_> {
     /// The round's fetch is here: its lookups are closed, its pins are handed over.
@@ -87,20 +88,16 @@ impl Producer<'_> {
             }
         }
         for (seq, xfer) in &mut self.session.xfers {
-            let xfer_id = crate::XferId { epoch: self.epoch, seq: *seq };
-            cx.disarm(&mut xfer.due, crate::deadlines::Due::Write(xfer_id));
-        }
-        for id in self.fetches(|_| true) {
-            let due = crate::deadlines::Due::CancelRetry(self.epoch, id.request.clone(), id.round);
-            if let Some(fetching) = self.session.fetching(&id) {
-                cx.disarm(&mut fetching.cancel_due, due);
-            }
+            cx.disarm(&mut xfer.due, Due::Write(XferId { epoch: self.epoch, seq: *seq }));
         }
     }
 
-    /// Nothing of an ended session waits any more, and what no WRITE of it reads is free at once, whether or not its right can be fenced.
+    /// Of a fetch that has WRITEs out: nothing waits any more, and what no WRITE reads is free at once, whether or not
+    /// the right can be fenced.
     fn lose_unread(&mut self, cx: &mut Cx<'_>, id: &RoundId, reason: CloseReason) {
+        let due = Due::CancelRetry(self.epoch, id.request.clone(), id.round);
         let Some(fetching) = self.session.fetching(id) else { return };
+        cx.disarm(&mut fetching.cancel_due, due);
         fetching.landed = 0;
         let waited = core::mem::take(&mut fetching.waiting);
         let mut unread = Vec::new();
