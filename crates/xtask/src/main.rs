@@ -6,6 +6,7 @@
 mod cargo;
 mod check;
 mod demo;
+mod rules;
 mod system;
 mod test;
 
@@ -28,6 +29,8 @@ enum Task {
     Demo(demo::DemoArgs),
     /// Runs the whole test suite, or the foreign-function tests under a memory checker
     Test(test::TestArgs),
+    /// Checks that code and tests cite every rule of the protocol page
+    Rules(rules::RulesArgs),
     /// Format, lints and documentation, with every feature set that is shipped
     Check(check::CheckArgs),
 }
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Demo(args) => demo::run(&args),
         Task::Test(args) => test::run(&args),
+        Task::Rules(args) => rules::run(&args),
         Task::Check(args) => check::run(&args),
     };
     match outcome {
