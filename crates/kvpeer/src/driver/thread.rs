@@ -23,6 +23,9 @@ const DROPPED: Duration = Duration::from_secs(1);
 /// that the engine is owed.
 const CLOSING: Duration = Duration::from_secs(30);
 
+/// As good as no limit, and no overflow.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// What jobs can reach.
 pub(super) struct Context {
     pub(super) node: Node,
@@ -87,8 +90,7 @@ impl Context {
     fn shut_down(&mut self, drain: Duration, end: Duration) {
         // A refusal would mean that it is shutting down already.
         let _ = self.node.command(Command::Shutdown { within: drain });
-        let now = Instant::now();
-        let by = now.checked_add(end).unwrap_or(now);
+        let by = Instant::now() + end.min(FOREVER);
         self.end = Some(End { by: self.end.map_or(by, |end| end.by.min(by)) });
     }
 
