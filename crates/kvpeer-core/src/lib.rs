@@ -12,6 +12,10 @@ mod cx;
 mod deadlines;
 mod endpoint;
 mod event;
+#[cfg(feature = "seeded-faults")]
+pub mod faults;
+#[cfg(not(feature = "seeded-faults"))]
+mod faults;
 mod ids;
 mod input;
 mod key_map;

@@ -9,6 +9,7 @@ use super::{Consumer, Fetching, Load, LoadState, RequestState, Tables, wait_ms};
 use crate::block_set::NotAdded;
 use crate::cx::Cx;
 use crate::deadlines::Due;
+use crate::faults::{Fault, seeded};
 use crate::key_map::KeyMap;
 use crate::{
     BlockIdx, CloseReason, Count, Destination, JobId, LoadFailure, LoadOutcome, Misuse, PeerId, RequestId,
@@ -52,8 +53,10 @@ impl Tables {
             request.loads.insert(job);
             if !blocks.is_empty() && request.state == RequestState::Open {
                 // Hits are good for one round, and this fetch closes it.
-                request.probes.clear();
-                self.fresh.remove(name.as_str());
+                if !seeded(Fault::HitsSurviveFetch) {
+                    request.probes.clear();
+                    self.fresh.remove(name.as_str());
+                }
             }
         }
         self.loads.insert(job, load);
@@ -159,7 +162,9 @@ impl Consumer<'_> {
             cx.count(Count::UnknownRound);
             return None;
         };
-        self.session.rounds.remove(&msg.round);
+        if !seeded(Fault::ResultTwice) {
+            self.session.rounds.remove(&msg.round);
+        }
         match msg.outcome {
             Outcome::Ok => {
                 self.tables.conclude(cx, job, LoadOutcome::Loaded, Destination::Reusable, None);
@@ -210,7 +215,8 @@ impl Consumer<'_> {
     pub(crate) fn abort_unacked(&mut self, cx: &mut Cx<'_>, job: JobId, round: Round) {
         let Some(why) = self.aborting(job) else { return };
         self.session.rounds.remove(&round);
-        self.fail(cx, job, why, Bits::default(), Settled::No);
+        let settled = if seeded(Fault::FreeOnAckTimer) { Settled::Yes } else { Settled::No };
+        self.fail(cx, job, why, Bits::default(), settled);
     }
 
     /// The load of a round, if the round is live and of this request.
@@ -237,7 +243,7 @@ enum Settled {
 
 impl Settled {
     fn of(settled: bool) -> Self {
-        if settled { Self::Yes } else { Self::No }
+        if settled || seeded(Fault::TrustUnsettled) { Self::Yes } else { Self::No }
     }
 }
 

@@ -8,6 +8,7 @@ use kvpeer_wire::{BitsBuf, Key, KeysBuf, Lookup, LookupId, LookupResp, Msg, Requ
 use super::{Asked, Consumer, RequestState, Tables};
 use crate::cx::Cx;
 use crate::deadlines::Due;
+use crate::faults::{Fault, seeded};
 use crate::{Count, Event, LookupState, RequestId, Time};
 
 impl Tables {
@@ -106,7 +107,9 @@ impl Consumer<'_> {
     pub(crate) fn close_round(&mut self, cx: &mut Cx<'_>, id: &RequestId) -> Option<Round> {
         let request = self.tables.requests.get_mut(id)?;
         for lookup in core::mem::take(&mut request.open) {
-            self.session.lookups.remove(&lookup);
+            if !seeded(Fault::LateAnswers) {
+                self.session.lookups.remove(&lookup);
+            }
         }
         cx.disarm(&mut request.open_due, Due::Lookup(id.clone()));
         let round = request.round.take();

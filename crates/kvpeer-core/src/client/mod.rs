@@ -14,6 +14,7 @@ use kvpeer_wire::{BitsBuf, KeysBuf, LookupId, Round, Supply};
 
 use crate::block_set::BlockSet;
 use crate::cx::Line;
+use crate::faults::{Fault, seeded};
 use crate::{BlockIdx, CloseReason, Epoch, JobId, LoadFailure, PeerId, RequestId, Time};
 
 use probes::Probes;
@@ -131,7 +132,9 @@ impl Tables {
 impl Session {
     fn mint_round(&mut self) -> Round {
         let round = Round(self.next_round);
-        self.next_round = self.next_round.saturating_add(1);
+        if !seeded(Fault::RoundsRestart) {
+            self.next_round = self.next_round.saturating_add(1);
+        }
         round
     }
 

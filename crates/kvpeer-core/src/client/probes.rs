@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use kvpeer_wire::{Key, Keys, KeysBuf};
 
+use crate::faults::{Fault, seeded};
 use crate::key_map::KeyMap;
 use crate::{LookupState, Time};
 
@@ -47,6 +48,7 @@ impl Probes {
             Probe::Pending => LookupState::Pending,
             Probe::Hit { until } if now < *until => LookupState::Hit,
             Probe::Miss => LookupState::Miss,
+            Probe::GaveUp if seeded(Fault::UnknownIsAbsent) => LookupState::Miss,
             Probe::GaveUp => {
                 *state = Probe::Unknown;
                 LookupState::Miss

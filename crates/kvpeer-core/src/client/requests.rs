@@ -10,6 +10,7 @@ use super::{Consumer, LoadState, Probes, Request, RequestState, Tables};
 use crate::cx::Cx;
 use crate::deadlines::Due;
 use crate::endpoint::count;
+use crate::faults::{Fault, seeded};
 use crate::{
     CloseReason, Destination, Epoch, Event, JobId, LoadFailure, LoadOutcome, Misuse, PeerId, RequestId,
 };
@@ -71,7 +72,13 @@ impl Tables {
             request.loads.remove(&job);
         }
         match (destination, epoch) {
-            (Destination::Quarantined, Some(epoch)) => load.state = LoadState::Quarantined { epoch },
+            (Destination::Quarantined, Some(epoch)) => {
+                load.state = LoadState::Quarantined { epoch };
+                if seeded(Fault::ReuseQuarantined) {
+                    let blocks = core::mem::take(&mut load.blocks);
+                    self.reserved.remove_all(&blocks);
+                }
+            }
             (Destination::Quarantined, None) | (Destination::Reusable, _) => self.forget(job),
         }
     }
@@ -86,6 +93,15 @@ impl Tables {
     pub(crate) fn release_destination(&mut self, cx: &mut Cx<'_>, job: JobId) {
         cx.tell(Event::DestinationReleased { job });
         self.forget(job);
+    }
+
+    #[cfg_attr(not(feature = "seeded-faults"), allow(dead_code))]
+    fn drop_aborting(&mut self, cx: &mut Cx<'_>, job: JobId) -> bool {
+        let Some(load) = self.loads.get_mut(&job) else { return false };
+        let LoadState::Aborting { due, .. } = &mut load.state else { return false };
+        cx.disarm(due, Due::AbortAck(job));
+        self.forget(job);
+        true
     }
 
     fn forget(&mut self, job: JobId) {
@@ -113,6 +129,13 @@ impl Consumer<'_> {
         let told: Vec<(RequestId, bool)> = self.tables.requests_of(self.epoch);
         for job in core::mem::take(&mut self.session.rounds).into_values() {
             let outcome = LoadOutcome::Failed { why: LoadFailure::Session(reason), landed: Bits::default() };
+            if seeded(Fault::TrustPeerDeath) {
+                self.tables.conclude(cx, job, outcome, Destination::Reusable, None);
+                continue;
+            }
+            if seeded(Fault::ResultDropped) && self.tables.drop_aborting(cx, job) {
+                continue;
+            }
             self.tables.conclude(cx, job, outcome, Destination::Quarantined, Some(self.epoch));
             self.session.quarantined.insert(job);
         }

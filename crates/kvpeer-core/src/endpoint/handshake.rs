@@ -11,6 +11,7 @@ use super::{Conn, Endpoint, Life};
 use crate::config::FingerprintCheck;
 use crate::cx::Line;
 use crate::deadlines::Due;
+use crate::faults::{Fault, seeded};
 use crate::{Action, CloseReason, ConnId, Count, Epoch, Event, Misbehaved, Origin, PeerId, Sink};
 
 /// Why a `connect` is refused, with both sides' values for people.
@@ -117,6 +118,9 @@ impl Endpoint {
             Err(refused) => return self.reject_stranger(conn, &peer, &refused, out),
         };
         let Some(epoch) = epoch else { return self.drop_stranger(conn, out) };
+        if seeded(Fault::ConnectEndsLink) {
+            self.end_older_links(epoch, &peer, out);
+        }
         self.forget_stranger(conn);
         self.conns.insert(conn, Conn::Link(epoch));
         let due = Some(self.deadlines.arm(self.now + self.config.timing.handshake, Due::Handshake(epoch)));
@@ -329,6 +333,11 @@ impl Endpoint {
     /// Both halves are through: the link is the session, and held work goes out.
     fn come_up(&mut self, epoch: Epoch, out: &mut dyn Sink) {
         let Some(link) = self.links.get_mut(&epoch) else { return };
+        if seeded(Fault::WriteBeforeRegistered)
+            && let Phase::Handshaking { theirs: theirs @ Theirs::Registering, .. } = &mut link.phase
+        {
+            *theirs = Theirs::Registered;
+        }
         let Phase::Handshaking { ours: Ours::Acked, theirs: Theirs::Registered, due } = &mut link.phase
         else {
             return;
@@ -363,7 +372,9 @@ impl Endpoint {
 
     fn reject_stranger(&mut self, conn: ConnId, peer: &PeerId, refused: &Refused, out: &mut dyn Sink) {
         out.count(Count::Rejected);
-        out.act(Action::Send { conn, msg: refused.as_msg() });
+        if !seeded(Fault::SilentReject) {
+            out.act(Action::Send { conn, msg: refused.as_msg() });
+        }
         out.tell(Event::PeerRefused { peer, code: refused.code });
         self.drop_stranger(conn, out);
     }

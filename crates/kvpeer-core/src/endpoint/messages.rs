@@ -7,6 +7,7 @@ use kvpeer_wire::{Disconnect, DisconnectReason, Msg, Text};
 use super::link::Phase;
 use super::{Conn, Endpoint};
 use crate::cx::Cx;
+use crate::faults::{Fault, seeded};
 use crate::server::{self, Answer, late};
 use crate::{Action, CloseReason, ConnId, Count, Epoch, Misbehaved, ProbeId, Sink, TransferEnd, XferId};
 
@@ -103,6 +104,9 @@ impl Endpoint {
                 None
             }
             Msg::Lookup(msg) => self.serve(epoch, out, |producer, cx| producer.lookup(cx, msg)),
+            Msg::Fetch(msg) if seeded(Fault::DuplicateEndsSession) && self.is_live(epoch, msg) => {
+                Some(Then::End(CloseReason::Misbehaved(Misbehaved::Malformed)))
+            }
             Msg::Fetch(msg) => self.serve(epoch, out, |producer, cx| producer.fetch(cx, msg)),
             Msg::AbortFetch(msg) => self.serve(epoch, out, |producer, cx| producer.abort_fetch(cx, msg)),
             Msg::Release(msg) => self.serve(epoch, out, |producer, cx| producer.release(cx, msg)),
@@ -129,6 +133,13 @@ impl Endpoint {
                 self.finish_drain(epoch, out);
             }
         }
+    }
+
+    #[cfg_attr(not(feature = "seeded-faults"), allow(dead_code))]
+    fn is_live(&self, epoch: Epoch, msg: &kvpeer_wire::Fetch<'_>) -> bool {
+        let id = server::RoundId { request: msg.request.into(), round: msg.round };
+        let rounds = self.links.get(&epoch).map(|link| &link.server.rounds);
+        rounds.and_then(|rounds| rounds.get(&id)).is_some_and(|it| matches!(it, server::Serving::Fetching(_)))
     }
 
     fn serve(

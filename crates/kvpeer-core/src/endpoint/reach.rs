@@ -7,6 +7,7 @@ use super::peers::{Peer, Work};
 use super::{Endpoint, Life};
 use crate::cx::{Cx, Line};
 use crate::deadlines::Due;
+use crate::faults::{Fault, seeded};
 use crate::{Action, CloseReason, Count, Epoch, Event, LoadFailure, PeerId, Sink};
 
 impl Endpoint {
@@ -26,7 +27,8 @@ impl Endpoint {
         if let Some(reason) = draining.or_else(|| record.patience.refuses(self.now)) {
             return self.fail_work(work, LoadFailure::Session(reason), out);
         }
-        if record.held.len() >= limits.held || record.held_bytes + bytes > limits.held_bytes {
+        let full = record.held.len() >= limits.held || record.held_bytes + bytes > limits.held_bytes;
+        if full && !seeded(Fault::UnboundedHeld) {
             out.count(Count::HeldOverflow);
             return self.fail_work(work, LoadFailure::Overloaded, out);
         }

@@ -13,6 +13,7 @@ use super::link::{Dialler, Phase, Right};
 use super::{Conn, Endpoint, Life};
 use crate::cx::Cx;
 use crate::deadlines::Due;
+use crate::faults::{Fault, seeded};
 use crate::{Action, CloseReason, ConnId, Count, Epoch, Event, LoadFailure, Sink, Time};
 
 impl Endpoint {
@@ -77,6 +78,7 @@ impl Endpoint {
         let Phase::Draining { reason, .. } = link.phase else { return };
         // From a peer that is not read any more no answer comes.
         let quiet = link.server.is_quiet() && (link.client.rounds.is_empty() || reason.stops_reading());
+        let quiet = quiet || seeded(Fault::DisconnectOverWrites);
         if quiet {
             self.go_down(epoch, reason, out);
         }
@@ -223,7 +225,7 @@ impl Endpoint {
                 return out.count(Count::StaleEpoch);
             }
         }
-        if fenced {
+        if fenced || seeded(Fault::TrustUnfenced) {
             self.producer(epoch, out, |producer, cx| producer.fenced(cx));
             self.consumer(epoch, out, |consumer, cx| consumer.fenced(cx));
             if let Some(link) = self.links.get_mut(&epoch) {
@@ -237,6 +239,9 @@ impl Endpoint {
 
     /// The right could not be closed in time: for all we know it is open.
     pub(super) fn close_right_timed_out(&mut self, epoch: Epoch, out: &mut dyn Sink) {
+        if seeded(Fault::FreeOnCloseTimer) {
+            return self.right_closed(epoch, true, out);
+        }
         self.unfenced(epoch);
         self.tidy(epoch, out);
     }

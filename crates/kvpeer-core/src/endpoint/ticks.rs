@@ -5,6 +5,7 @@ use super::{Conn, Endpoint};
 use crate::client::Whereabouts;
 use crate::cx::Cx;
 use crate::deadlines::Due;
+use crate::faults::{Fault, seeded};
 use crate::server::{Origin, RoundId};
 use crate::{CloseReason, ConnId, Epoch, JobId, LoadFailure, Sink, StoreFailure, Time};
 
@@ -133,10 +134,10 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&epoch) else { return };
         let mut cx = Cx { now: self.now, config: &self.config, deadlines: &mut self.deadlines, out };
         let every = cx.config.timing.heartbeat;
-        if cx.now.since(link.line.last_sent()) >= every {
+        if cx.now.since(link.line.last_sent()) >= every && !seeded(Fault::NoHeartbeat) {
             link.line.ping(&mut cx);
         }
-        let at = link.line.last_sent() + every;
+        let at = (link.line.last_sent() + every).max(cx.now + every / 2);
         link.pulse.heartbeat_due = Some(cx.arm(at, Due::Heartbeat(epoch)));
     }
 
@@ -145,7 +146,8 @@ impl Endpoint {
         link.pulse.dead_due = None;
         let theirs = link.announced.as_ref().map_or(core::time::Duration::ZERO, |it| it.heartbeat);
         let at = link.line.last_heard() + self.config.timing.dead.max(theirs * 5);
-        if at > by {
+        if at > by || seeded(Fault::DeadNeverNoticed) {
+            let at = at.max(by + self.config.timing.dead);
             link.pulse.dead_due = Some(self.deadlines.arm(at, Due::Dead(epoch)));
         } else {
             self.end(epoch, CloseReason::Silent, out);

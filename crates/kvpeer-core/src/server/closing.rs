@@ -9,6 +9,7 @@ use super::jobs::Stage;
 use super::{Ending, Fetching, Holder, Pins, Producer, RoundId, Serving, Slot};
 use crate::cx::Cx;
 use crate::deadlines::Due;
+use crate::faults::{Fault, seeded};
 use crate::{CloseReason, JobId, RequestId, StoreFailure, XferId};
 
 impl Producer<'_> {
@@ -103,6 +104,7 @@ impl Producer<'_> {
         let mut unread = Vec::new();
         for slot in &mut fetching.slots {
             match *slot {
+                Slot::Posted(source) if seeded(Fault::UnpinOnSessionEnd) => unread.push(source.job),
                 Slot::Posted(_) | Slot::Lost => continue,
                 Slot::Claimed(source) | Slot::Landed(source) => unread.push(source.job),
                 Slot::Waiting => {}

@@ -12,6 +12,7 @@ use super::jobs::Stage;
 use super::{Ending, Fetching, Pins, Producer, RoundId, Serving, Slot, Source, Told, Wanted, Writes, pins};
 use crate::cx::Cx;
 use crate::deadlines::Due;
+use crate::faults::{Fault, seeded};
 use crate::key_map::KeyMap;
 use crate::{Action, Count, JobId, RequestId, StoreFailure, XferId};
 
@@ -66,7 +67,7 @@ impl Producer<'_> {
         if self.session.closing.is_some() {
             return Err(Failure::Closing);
         }
-        if !distinct_and_below(msg.demand.blocks(), self.region.num_blocks) {
+        if !distinct_and_below(msg.demand.blocks(), self.region.num_blocks) && !seeded(Fault::ForeignBlocks) {
             return Err(Failure::Malformed);
         }
         let fits = self.admits_round(cx, id) && self.may_keep(cx, fetch_size(msg));
@@ -129,7 +130,8 @@ impl Producer<'_> {
     fn begin(&mut self, cx: &mut Cx<'_>, id: RoundId, mut fetching: Fetching) {
         self.session.parked += fetching.waiting;
         self.keep(fetching.kept);
-        if let (Some(at), false) = (fetching.parked_due, fetching.waiting == 0) {
+        let for_ever = seeded(Fault::ParkedForEver);
+        if let (Some(at), false) = (fetching.parked_due, fetching.waiting == 0 || for_ever) {
             cx.arm(at, Due::Parked(self.epoch, id.request.clone(), id.round));
         } else {
             fetching.parked_due = None;
@@ -196,9 +198,13 @@ impl Producer<'_> {
         let id = RoundId { request: RequestId::from(msg.request), round: msg.round };
         let Some(fetching) = self.session.fetching(&id) else {
             cx.count(Count::UnknownRound);
-            return self.ack(cx, msg.request, msg.round);
+            if !seeded(Fault::UnknownAbortUnanswered) {
+                self.ack(cx, msg.request, msg.round);
+            }
+            return;
         };
         match fetching.ending {
+            Ending::Aborted if seeded(Fault::SecondAck) => return self.ack(cx, msg.request, msg.round),
             Ending::Aborted => return,
             Ending::Going | Ending::Failing(_) | Ending::Silent(_) => {}
         }
@@ -209,7 +215,7 @@ impl Producer<'_> {
     }
 
     fn ack(&mut self, cx: &mut Cx<'_>, request: RequestName<'_>, round: Round) {
-        let settled = self.session.writes == Writes::Clean;
+        let settled = self.session.writes == Writes::Clean || seeded(Fault::SettledAfterError);
         self.line.send(cx, Msg::AbortAck(AbortAck { request, round, settled }));
     }
 
@@ -238,7 +244,8 @@ impl Producer<'_> {
     /// No more supply comes for this round.
     pub(crate) fn producer_finished(&mut self, cx: &mut Cx<'_>, request: &RequestId, round: Round) {
         let id = RoundId { request: request.clone(), round };
-        if self.session.fetching(&id).is_some_and(|fetching| fetching.waiting > 0) {
+        let unmet = self.session.fetching(&id).is_some_and(|fetching| fetching.waiting > 0);
+        if unmet && !seeded(Fault::FinishUntold) {
             self.fail_going(cx, &id, Failure::ProducerFinished);
         }
     }
@@ -288,7 +295,10 @@ impl Producer<'_> {
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>, id: &RoundId) -> bool {
         let over = self.session.fetching(id).is_some_and(|fetching| {
             let all_landed = fetching.landed == fetching.slots.len();
-            fetching.in_flight == 0 && (all_landed || fetching.ending != Ending::Going)
+            let quiet = fetching.in_flight == 0
+                || (seeded(Fault::AckBeforeQuiesce) && fetching.ending == Ending::Aborted);
+            let posted = seeded(Fault::DoneWhenPosted) && fetching.posted == fetching.slots.len();
+            posted || (quiet && (all_landed || fetching.ending != Ending::Going))
         });
         let serving = if over { self.session.remove_round(id) } else { None };
         let Some(Serving::Fetching(mut fetching)) = serving else { return false };
@@ -308,7 +318,8 @@ impl Producer<'_> {
             Ending::Going => Outcome::Ok,
             Ending::Failing(why) => {
                 landed = fetching.landed_bits();
-                Outcome::Failed { why, settled: !fetching.errored, landed: landed.as_bits() }
+                let settled = !fetching.errored || seeded(Fault::DoneSettledAfterError);
+                Outcome::Failed { why, settled, landed: landed.as_bits() }
             }
             Ending::Aborted => return self.ack(cx, id.request.as_name(), id.round),
             Ending::Silent(_) => return,
@@ -338,6 +349,7 @@ impl Producer<'_> {
             let key = fetching.wanted.as_ref().and_then(|wanted| wanted.keys.as_keys().get(at));
             let pool = self.tables.pools.get(&id.request);
             let takes_back = pool.is_some_and(|pool| pool.is_bound_to(self.epoch) && pool.takes_back());
+            let takes_back = takes_back && !seeded(Fault::GivenBackLost);
             match key.filter(|_| takes_back && self.tables.give_back(source.job)) {
                 Some(key) => {
                     if let Some(pool) = self.tables.pools.get_mut(&id.request) {
@@ -345,6 +357,7 @@ impl Producer<'_> {
                     }
                     given_back.push(key);
                 }
+                None if seeded(Fault::GivenBackLost) => {}
                 None => self.tables.unclaim(cx, source.job, self.why_lost(fetching.ending)),
             }
         }

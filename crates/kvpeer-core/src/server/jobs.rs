@@ -3,6 +3,7 @@
 use super::{Job, Offer, Origin, Tables};
 use crate::cx::Cx;
 use crate::deadlines::Due;
+use crate::faults::{Fault, seeded};
 use crate::{Event, JobId, StoreFailure, StoreOutcome};
 
 /// From which of a job's counts a block leaves.
@@ -87,6 +88,9 @@ impl Tables {
         let Some(found) = self.jobs.get_mut(&job) else { return };
         found.offer = Offer::Closed;
         found.offered = 0;
+        if seeded(Fault::UnpinOnStoreTimer) {
+            found.claimed = 0;
+        }
         found.failure = found.failure.or(why);
         let due = found.due_key(job);
         cx.disarm(&mut found.due, due);

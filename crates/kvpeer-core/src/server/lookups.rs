@@ -7,6 +7,7 @@ use kvpeer_wire::{BitsBuf, Lookup, LookupId, LookupResp, Msg};
 use super::{Asked, Job, Offer, Origin, Pins, Probing, Producer, RoundId, Serving, Source};
 use crate::cx::Cx;
 use crate::deadlines::Due;
+use crate::faults::{Fault, seeded};
 use crate::{Action, BlockIdx, Count, Event, JobId, KeyAt, ProbeId, RequestId, StoreOutcome};
 
 /// What the block cache says in one `Probed`.
@@ -138,7 +139,7 @@ impl Producer<'_> {
             delivered: 0,
             failure: None,
             offer: Offer::Open,
-            due: Some(cx.arm(cx.now + cx.config.timing.pin, Due::Pin(job))),
+            due: (!seeded(Fault::PinsForEver)).then(|| cx.arm(cx.now + cx.config.timing.pin, Due::Pin(job))),
         };
         self.tables.jobs.insert(job, new);
         self.session.pinned += total as usize;
@@ -238,6 +239,9 @@ pub(crate) fn late(cx: &mut Cx<'_>, pin: Option<JobId>) {
     match pin {
         Some(job) => {
             cx.count(Count::LatePin);
+            if seeded(Fault::LatePinLost) {
+                return;
+            }
             cx.tell(Event::StoreFinished { job, outcome: StoreOutcome::Unclaimed });
         }
         None => cx.count(Count::StaleProbe),

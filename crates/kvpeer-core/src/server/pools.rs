@@ -10,6 +10,7 @@ use super::{Holder, Intake, Job, Offer, Origin, Pool, Tables};
 use crate::client::check_keys;
 use crate::cx::Cx;
 use crate::deadlines::Due;
+use crate::faults::{Fault, seeded};
 use crate::{
     BlockIdx, Count, Epoch, Event, JobId, KeyBuf, Misuse, PeerId, RequestId, StoreFailure, StoreOutcome, Time,
 };
@@ -206,7 +207,7 @@ impl Tables {
         let pool = self.pools.entry(id.clone()).or_insert_with(|| Pool::unbound(None));
         match pool.holder {
             Holder::Bound(holder) if holder == epoch => return Ok(()),
-            Holder::Bound(_) => {
+            Holder::Bound(_) if !seeded(Fault::AnyPeerFetches) => {
                 cx.count(Count::NotYours);
                 return Err(Failure::NotYours);
             }
@@ -214,7 +215,7 @@ impl Tables {
                 cx.count(Count::NotYours);
                 return Err(Failure::NotYours);
             }
-            Holder::Unbound => pool.holder = Holder::Bound(epoch),
+            Holder::Unbound | Holder::Bound(_) => pool.holder = Holder::Bound(epoch),
         }
         self.bound.insert(epoch, bound + 1);
         cx.disarm(&mut pool.due, Due::Unbound(id.clone()));
@@ -235,7 +236,7 @@ impl Tables {
             (true, Intake::Finished, _) => self.end_pool(cx, id, None, Some(Failure::ProducerFinished)),
             (true, Intake::Released, _) => self.end_pool(cx, id, None, Some(Failure::SupplyTimeout)),
             (true, Intake::Coming, _) | (false, _, Holder::Unbound) => {
-                if pool.due.is_none() {
+                if pool.due.is_none() && !seeded(Fault::PoolsForEver) {
                     pool.due = Some(cx.arm(cx.now + cx.config.timing.unbound, Due::Unbound(id.clone())));
                 }
             }

@@ -9,12 +9,14 @@ use super::jobs::Stage;
 use super::{Ending, Fetching, Producer, RoundId, Slot, Writes, Xfer};
 use crate::cx::Cx;
 use crate::deadlines::Due;
+use crate::faults::{Fault, seeded};
 use crate::{Action, BlockIdx, CloseReason, Count, StoreFailure, TransferEnd, XferId};
 
 impl Producer<'_> {
     /// Posts what fits into the window.
     pub(super) fn post(&mut self, cx: &mut Cx<'_>) {
-        if self.session.closing.is_some() || self.session.writes == Writes::Errored {
+        let over = self.session.closing.is_some() || self.session.writes == Writes::Errored;
+        if over && !seeded(Fault::WriteWhileClosing) {
             return;
         }
         let block_len = cx.config.region.block_len;
@@ -66,7 +68,10 @@ impl Producer<'_> {
             cx.count(Count::StaleTransfer);
             return None;
         }
+        let lied = seeded(Fault::ErrorIsDone) && end == TransferEnd::Errored;
+        let end = if lied { TransferEnd::Done } else { end };
         let verdict = match end {
+            TransferEnd::NotPosted if seeded(Fault::RefusalEndsSession) => Some(CloseReason::DataPlane),
             TransferEnd::Done | TransferEnd::NotPosted => None,
             TransferEnd::Errored => {
                 self.session.writes = Writes::Errored;

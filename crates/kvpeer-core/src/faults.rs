@@ -1,0 +1,155 @@
+//! Deliberate faults, to show that the checks can fail.
+//!
+//! Only a build with the feature `seeded-faults` has them, and there one at a time, chosen at run time. In every other
+//! build [`seeded`] is a constant `false`, and what it guards is gone.
+#![cfg_attr(
+    not(feature = "seeded-faults"),
+    allow(dead_code, unreachable_pub, reason = "what names and lists faults is for the special build")
+)]
+
+macro_rules! faults {
+    ($($(#[doc = $doc:literal])+ $fault:ident = $name:literal,)+) => {
+        /// A fault that can be seeded. The text of each says what goes wrong.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum Fault {
+            $($(#[doc = $doc])+ $fault,)+
+        }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &[Fault] = &[$(Fault::$fault,)+];
+
+            /// Its name, for the command line.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Fault::$fault => $name,)+
+                }
+            }
+
+            /// The fault of this name.
+            pub fn from_name(name: &str) -> Option<Fault> {
+                Self::ALL.iter().copied().find(|fault| fault.name() == name)
+            }
+
+            /// What goes wrong.
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Fault::$fault => concat!($($doc),+),)+
+                }
+            }
+        }
+    };
+}
+
+faults! {
+    /// An abort is acknowledged while its WRITEs are in flight.
+    AckBeforeQuiesce = "ack-before-quiesce",
+    /// A load whose abort is not acknowledged in time frees its destination.
+    FreeOnAckTimer = "free-on-ack-timer",
+    /// A fetch that ended unsettled frees its destination.
+    TrustUnsettled = "trust-unsettled",
+    /// The end of a session frees the destinations of its loads.
+    TrustPeerDeath = "trust-peer-death",
+    /// A quarantined destination may be used by the next load.
+    ReuseQuarantined = "reuse-quarantined",
+    /// A right that closed without a fence counts as fenced.
+    TrustUnfenced = "trust-unfenced",
+    /// A right that does not close in time counts as fenced.
+    FreeOnCloseTimer = "free-on-close-timer",
+    /// After an errored WRITE aborts are still acknowledged as settled.
+    SettledAfterError = "settled-after-error",
+    /// A fetch with an errored WRITE is reported as settled.
+    DoneSettledAfterError = "done-settled-after-error",
+    /// A WRITE that ended in error counts as landed.
+    ErrorIsDone = "error-is-done",
+    /// A fetch is reported done when its WRITEs are posted, not when they have landed.
+    DoneWhenPosted = "done-when-posted",
+    /// Rounds are numbered anew for every fetch.
+    RoundsRestart = "rounds-restart",
+    /// The answers of a closed round's lookups are taken for the next round's.
+    LateAnswers = "late-answers",
+    /// Hits are good for the round after their own.
+    HitsSurviveFetch = "hits-survive-fetch",
+    /// A lookup that timed out is remembered as a miss.
+    UnknownIsAbsent = "unknown-is-absent",
+    /// A pin that comes too late gets no result.
+    LatePinLost = "late-pin-lost",
+    /// Pins that nobody fetches are kept for ever.
+    PinsForEver = "pins-for-ever",
+    /// A session that ends in order says goodbye over live WRITEs.
+    DisconnectOverWrites = "disconnect-over-writes",
+    /// A session that is ending goes on posting WRITEs.
+    WriteWhileClosing = "write-while-closing",
+    /// A WRITE is posted to a peer that is not registered yet.
+    WriteBeforeRegistered = "write-before-registered",
+    /// Destinations outside the peer's region reach the data plane.
+    ForeignBlocks = "foreign-blocks",
+    /// A store that times out gives its result while a WRITE reads it.
+    UnpinOnStoreTimer = "unpin-on-store-timer",
+    /// The end of a session gives up sources that WRITEs still read.
+    UnpinOnSessionEnd = "unpin-on-session-end",
+    /// The result of a load whose abort is out is dropped when its session ends.
+    ResultDropped = "result-dropped",
+    /// A load that ended can end again.
+    ResultTwice = "result-twice",
+    /// Blocks that an aborted fetch gives back are lost, and their store never ends.
+    GivenBackLost = "given-back-lost",
+    /// Held work has no cap.
+    UnboundedHeld = "unbounded-held",
+    /// Parked demand has no deadline.
+    ParkedForEver = "parked-for-ever",
+    /// An unclaimed pool is never reaped.
+    PoolsForEver = "pools-for-ever",
+    /// Supply goes to whoever fetches it.
+    AnyPeerFetches = "any-peer-fetches",
+    /// An abort of a round that is not live is not answered.
+    UnknownAbortUnanswered = "unknown-abort-unanswered",
+    /// A repeated abort is acknowledged twice.
+    SecondAck = "second-ack",
+    /// A second fetch of a live round ends the session.
+    DuplicateEndsSession = "duplicate-ends-session",
+    /// A WRITE that was refused before it left ends the session.
+    RefusalEndsSession = "refusal-ends-session",
+    /// A connect ends the link that is there, before it has proved itself.
+    ConnectEndsLink = "connect-ends-link",
+    /// A connect of an older process is taken.
+    StaleTaken = "stale-taken",
+    /// Nobody is told to be dead.
+    DeadNeverNoticed = "dead-never-noticed",
+    /// Nothing is said to a peer when nothing else is to be said.
+    NoHeartbeat = "no-heartbeat",
+    /// An incompatible peer is dropped without a word.
+    SilentReject = "silent-reject",
+    /// Finishing a request as its producer leaves its parked demand waiting.
+    FinishUntold = "finish-untold",
+}
+
+#[cfg(not(feature = "seeded-faults"))]
+pub(crate) const fn seeded(_: Fault) -> bool {
+    false
+}
+
+#[cfg(feature = "seeded-faults")]
+mod active {
+    use core::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Fault;
+
+    const NONE: u8 = u8::MAX;
+    static ACTIVE: AtomicU8 = AtomicU8::new(NONE);
+
+    /// Seeds a fault into every endpoint of this process, or none.
+    pub fn seed(fault: Option<Fault>) {
+        ACTIVE.store(fault.map_or(NONE, |fault| fault as u8), Ordering::Relaxed);
+    }
+
+    pub(crate) fn seeded(fault: Fault) -> bool {
+        ACTIVE.load(Ordering::Relaxed) == fault as u8
+    }
+}
+
+#[cfg(feature = "seeded-faults")]
+pub use active::seed;
+#[cfg(feature = "seeded-faults")]
+pub(crate) use active::seeded;
