@@ -18,6 +18,11 @@ mod stopped;
 mod table;
 mod tokens;
 
+/// The code in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
