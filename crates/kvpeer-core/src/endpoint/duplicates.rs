@@ -1,7 +1,8 @@
 //! Two links to one peer: which one stays.
 //!
 //! Every rule here keeps to one principle: an existing link is ended by proof that another one works (the peer's
-//! `connect_ack` on it) or by a newer process of the peer, never by a `connect` that may have been lying in a buffer.
+//! `connect_ack` on it) or by a newer process of the peer, never by a `connect` that may have been lying in a buffer
+//! (DUP-5).
 
 use alloc::vec::Vec;
 
@@ -22,7 +23,7 @@ impl Endpoint {
         self.links_to(peer).any(|(_, link)| link.is_live())
     }
 
-    /// The link that work for this peer goes out on.
+    /// The link that work for this peer goes out on; there is none before one is up (HS-10).
     pub(super) fn up_link(&self, peer: &PeerId) -> Option<Epoch> {
         self.links_to(peer).find(|(_, link)| link.is_up()).map(|(epoch, _)| epoch)
     }
@@ -47,7 +48,7 @@ impl Endpoint {
         live.len()
     }
 
-    /// A process that is older than the one we have a live link with is refused.
+    /// A process that is older than the one we have a live link with is refused (DUP-1).
     pub(super) fn check_incarnation(
         &self,
         peer: &PeerId,
@@ -67,7 +68,7 @@ impl Endpoint {
         }
     }
 
-    /// A newer process has passed all checks: links with an older one are over.
+    /// A newer process has passed all checks: links with an older one are over (DUP-2).
     pub(super) fn supersede(&mut self, epoch: Epoch, peer: &PeerId, incarnation: u64, out: &mut dyn Sink) {
         let older = self.links_to(peer).filter(|(other, link)| {
             let older = link.announced.as_ref().is_some_and(|it| it.incarnation < incarnation);
@@ -77,7 +78,8 @@ impl Endpoint {
         older.into_iter().for_each(|old| self.end(old, CloseReason::Superseded, out));
     }
 
-    /// Our own dialled link to a peer who has dialled us as well, if it is for us to decide: the smaller id does.
+    /// Our own dialled link to a peer who has dialled us as well, if it is for us to decide: the smaller id does
+    /// (DUP-4).
     fn crossing(&self, peer: &PeerId, incarnation: u64) -> Option<(Epoch, &Link)> {
         if self.config.identity.peer_id > *peer {
             return None;
@@ -103,13 +105,14 @@ impl Endpoint {
         }
     }
 
-    /// The peer acknowledged this link, so it has given up every earlier one.
+    /// The peer acknowledged this link, so it has given up every earlier one (DUP-3, DUP-6).
     pub(super) fn end_older_links(&mut self, epoch: Epoch, peer: &PeerId, out: &mut dyn Sink) {
         let older = self.links_to(peer).filter(|(other, link)| *other < epoch && link.is_live());
         let older: Vec<Epoch> = older.map(|(epoch, _)| epoch).collect();
         older.into_iter().for_each(|old| self.end(old, CloseReason::Lost, out));
     }
 
+    /// DUP-6: then this link must not come up.
     pub(super) fn newer_is_up(&self, epoch: Epoch, peer: &PeerId) -> bool {
         self.links_to(peer).any(|(other, link)| other > epoch && link.is_up())
     }

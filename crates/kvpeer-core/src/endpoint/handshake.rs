@@ -83,6 +83,7 @@ impl Endpoint {
                     out.count(Count::TooManyHandshakes);
                     return out.act(Action::Close { conn });
                 }
+                // HS-4: all that a stranger costs. HS-21: and not for long.
                 let due = self.deadlines.arm(now + self.config.timing.handshake, Due::Stranger(conn));
                 self.conns.insert(conn, Conn::Stranger { due: Some(due) });
             }
@@ -98,7 +99,7 @@ impl Endpoint {
         strangers + named.count()
     }
 
-    /// Starts the pulse of a link that has a connection, and asks for admission.
+    /// Starts the pulse of a link that has a connection, and asks for admission, before any right (HS-11).
     fn begin_handshake(&mut self, epoch: Epoch, conn: ConnId, out: &mut dyn Sink) {
         let (now, timing) = (self.now, &self.config.timing);
         let heartbeat = self.deadlines.arm(now + timing.heartbeat, Due::Heartbeat(epoch));
@@ -133,6 +134,7 @@ impl Endpoint {
         self.begin_handshake(epoch, conn, out);
     }
 
+    /// The acceptor's checks, in the order of HS-5.
     fn check_stranger(&self, peer: &PeerId, msg: &Connect<'_>) -> Result<(), Refused> {
         self.check_connect(msg)?;
         self.check_incarnation(peer, msg.incarnation, None)?;
@@ -141,6 +143,7 @@ impl Endpoint {
             && self.now < record.patience.until
             && record.last_end.is_some_and(CloseReason::is_fault)
         {
+            // HS-22
             let wait = record.patience.until.since(self.now);
             return Err(Refused::new(RejectCode::Backoff).retry_after(wait));
         }
@@ -152,6 +155,7 @@ impl Endpoint {
 
     fn announced(&self, msg: &Connect<'_>) -> Announced {
         let heartbeat = Duration::from_millis(u64::from(msg.heartbeat_ms));
+        // FR-15: what a peer names is bounded by what we allow.
         let heartbeat = heartbeat.min(self.config.timing.max_peer_heartbeat);
         Announced { incarnation: msg.incarnation, region: msg.region, heartbeat }
     }
@@ -187,6 +191,7 @@ impl Endpoint {
         if !awaited {
             return self.end(epoch, CloseReason::Misbehaved(Misbehaved::SecondConnect), out);
         }
+        // HS-6: another id than the one that was dialled fails before all else.
         let checked = if peer.as_name() == msg.peer_id {
             self.check_connect(msg).and_then(|()| self.check_incarnation(&peer, msg.incarnation, Some(epoch)))
         } else {
@@ -215,7 +220,7 @@ impl Endpoint {
         }
         let (peer, incarnation) = (link.peer.clone(), link.announced.as_ref().map(|it| it.incarnation));
         if let (Dialler::Them, Some(incarnation)) = (link.dialler, incarnation) {
-            // Much may have happened while admission was decided.
+            // Much may have happened while admission was decided (HS-5).
             let still = self.check_incarnation(&peer, incarnation, Some(epoch));
             if let Err(refused) = still.and_then(|()| self.check_crossing(&peer, incarnation)) {
                 return self.reject(epoch, &refused, out);
@@ -226,6 +231,7 @@ impl Endpoint {
         if let Some(link) = self.links.get_mut(&epoch)
             && let Phase::Handshaking { ours, .. } = &mut link.phase
         {
+            // HS-3: the dialler comes here without having heard a word; the acceptor has checked a `connect`.
             *ours = Ours::OpeningRight;
             link.right = Right::Opening;
             out.act(Action::OpenRight { epoch });
@@ -241,17 +247,19 @@ impl Endpoint {
             return;
         };
         if link.right != Right::Opening {
-            // `CloseRight` was asked for meanwhile, and covers a right that was still opening.
+            // `CloseRight` was asked for meanwhile, and covers a right that was still opening (END-9).
             return out.count(Count::StaleEpoch);
         }
         // What is open must be closed and fenced, even if it is of no use.
         link.right = if metadata.is_some() { Right::Open } else { Right::None };
         let Some(metadata) = metadata.filter(|metadata| metadata.len() <= kvpeer_wire::MAX_METADATA_LEN)
         else {
+            // HS-9
             let refused = Refused::field(RejectCode::RegistrationFailed, "right", "could not be opened", "");
             return self.reject(epoch, &refused, out);
         };
         let Phase::Handshaking { ours, .. } = &mut link.phase else { return };
+        // HS-2: only now there is what a `connect` carries.
         *ours = Ours::ConnectSent;
         let config = &self.config;
         let connect = Connect {
@@ -304,6 +312,7 @@ impl Endpoint {
         let incarnation = self.config.identity.incarnation;
         let Some(link) = self.links.get_mut(&epoch) else { return };
         let peer = link.peer.clone();
+        // MSG-4
         let verdict = match &mut link.phase {
             Phase::Handshaking { ours: Ours::Admitting | Ours::OpeningRight, .. } => {
                 Err(Misbehaved::EarlyAck)
@@ -330,7 +339,7 @@ impl Endpoint {
         }
     }
 
-    /// Both halves are through: the link is the session, and held work goes out.
+    /// Both halves are through: the link is the session, and held work goes out (HS-10).
     fn come_up(&mut self, epoch: Epoch, out: &mut dyn Sink) {
         let Some(link) = self.links.get_mut(&epoch) else { return };
         if seeded(Fault::WriteBeforeRegistered)
@@ -359,7 +368,7 @@ impl Endpoint {
         self.send_held(&peer, epoch, out);
     }
 
-    /// Refuses a link: says why, then ends it.
+    /// Refuses a link: says why, then ends it (HS-23).
     pub(super) fn reject(&mut self, epoch: Epoch, refused: &Refused, out: &mut dyn Sink) {
         out.count(Count::Rejected);
         if let Some(link) = self.links.get_mut(&epoch) {
@@ -379,6 +388,7 @@ impl Endpoint {
         self.drop_stranger(conn, out);
     }
 
+    /// FR-2: every version can read a `reject`.
     pub(super) fn no_common_version(
         &mut self,
         conn: ConnId,
@@ -421,6 +431,7 @@ fn check_compat(ours: Compat<'_>, check: FingerprintCheck, theirs: Compat<'_>) -
         return Err(Refused::field(RejectCode::HashSeed, "hash_seed", ours, theirs));
     }
     match check {
+        // HS-7: this is asked for by name; an empty fingerprint is compared like any other.
         FingerprintCheck::AcceptAny => return Ok(()),
         FingerprintCheck::Exact => {}
     }

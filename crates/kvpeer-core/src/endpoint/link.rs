@@ -7,7 +7,7 @@ use kvpeer_wire::RegionInfo;
 use crate::cx::Line;
 use crate::{CloseReason, PeerId, Time, client, server};
 
-/// A link attempt: a right of its own, a connection, and both roles' sessions.
+/// A link attempt: a right of its own (DUP-8), a connection, and both roles' sessions.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Link {
     pub(super) peer: PeerId,

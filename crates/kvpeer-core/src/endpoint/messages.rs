@@ -45,6 +45,7 @@ impl Endpoint {
             | Msg::TransferDone(_)
             | Msg::AbortFetch(_)
             | Msg::AbortAck(_)
+            // MSG-2
             | Msg::Release(_) => self.expel_stranger(conn, Misbehaved::NotConnected, "", out),
         }
     }

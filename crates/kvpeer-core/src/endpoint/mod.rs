@@ -43,7 +43,7 @@ use peers::Peer;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoint {
     config: Config,
-    /// The latest time seen; never runs backwards.
+    /// The latest time seen; never runs backwards (TMR-3).
     now: Time,
     life: Life,
     deadlines: Deadlines,
@@ -91,7 +91,7 @@ impl Endpoint {
         })
     }
 
-    /// Applies one fact. Total: a fact that does not fit is counted and ignored.
+    /// Applies one fact. Total: a fact that does not fit is counted and ignored (CMD-15).
     pub fn handle(&mut self, now: Time, input: Input<'_>, out: &mut dyn Sink) {
         self.now = self.now.max(now);
         match input {
@@ -116,7 +116,7 @@ impl Endpoint {
         }
     }
 
-    /// Applies one wish of the engine, or refuses it and changes nothing.
+    /// Applies one wish of the engine, or refuses it and changes nothing (CMD-1).
     pub fn command(&mut self, now: Time, command: Command<'_>, out: &mut dyn Sink) -> Result<(), Misuse> {
         let before = self.now;
         self.now = before.max(now);
@@ -186,7 +186,7 @@ impl Endpoint {
         Some(run(&mut producer, &mut cx))
     }
 
-    /// The link of an epoch, or a count of a fact that came too late.
+    /// The link of an epoch, or a count of a fact that came too late (ID-7).
     fn link_or_count(&mut self, epoch: Epoch, out: &mut dyn Sink) -> Option<&mut Link> {
         let found = self.links.get_mut(&epoch);
         if found.is_none() {
@@ -195,6 +195,7 @@ impl Endpoint {
         found
     }
 
+    /// ID-5: no two links of this node share one, whoever their peers are.
     fn mint_epoch(&mut self) -> Option<Epoch> {
         let next = self.next_epoch.checked_add(1)?;
         Some(Epoch(core::mem::replace(&mut self.next_epoch, next)))
