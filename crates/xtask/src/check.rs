@@ -30,9 +30,11 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         let clippy = ["clippy", "--package", "kvpeer", "--all-targets"];
         cargo::run(cargo(&[&clippy[..], features, &["--", "-D", "warnings"]].concat()))?;
     }
-    let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
-    doc.env("RUSTDOCFLAGS", "-D warnings");
-    cargo::run(doc)?;
+    for of in [&["--workspace"][..], &["--package", "kvpeer", "--all-features"]] {
+        let mut doc = cargo(&[&["doc", "--no-deps"], of].concat());
+        doc.env("RUSTDOCFLAGS", "-D warnings");
+        cargo::run(doc)?;
+    }
     println!("xtask: check ok");
     Ok(())
 }

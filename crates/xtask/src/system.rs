@@ -68,7 +68,7 @@ pub(crate) fn provide(needs: &[Need], install: Install) -> Result<(), Failure> {
         return Ok(());
     }
     let plan = plan(&missing, install, &Machine::look()).map_err(Failure::Told)?;
-    eprintln!("xtask: {} missing; installing with:", list(&missing));
+    eprintln!("xtask: missing: {}; to be installed with", list(&missing));
     for step in &plan {
         eprintln!("xtask:   {}", step.join(" "));
     }
@@ -109,19 +109,19 @@ fn plan(missing: &[Need], install: Install, machine: &Machine) -> Result<Vec<Vec
     let list = list(missing);
     if !machine.apt {
         return Err(format!(
-            "{list} missing, and this system has no apt-get: install what corresponds to Debian's {names} with \
+            "missing: {list}; this system has no apt-get, so install what corresponds to Debian's {names} with \
              your package manager, then try again"
         ));
     }
     if install == Install::Refuse {
         let sudo = if machine.root { "" } else { "sudo " };
         return Err(format!(
-            "{list} missing, and --no-install was given. Run: {sudo}apt-get update && {sudo}apt-get install {names}"
+            "missing: {list}; --no-install was given, so run {sudo}apt-get update && {sudo}apt-get install {names}"
         ));
     }
     if !machine.root && !machine.sudo {
         return Err(format!(
-            "{list} missing, and there is neither root nor sudo to install it. As root, run: apt-get update && \
+            "missing: {list}; there is neither root nor sudo to install it, so run as root: apt-get update && \
              apt-get install {names}"
         ));
     }
@@ -192,7 +192,7 @@ mod tests {
         let command = "sudo apt-get update && sudo apt-get install libfabric-dev pkg-config";
         assert!(refused.ends_with(command), "{refused}");
         let refused = plan(&[Need::Valgrind], Install::Refuse, &ROOT).expect_err("refused");
-        assert!(refused.ends_with("Run: apt-get update && apt-get install valgrind"), "{refused}");
+        assert!(refused.ends_with("so run apt-get update && apt-get install valgrind"), "{refused}");
     }
 
     #[test]

@@ -51,10 +51,9 @@ fn abort(director: &mut Director<'_>, report: &Report) -> Result<Cut, Stopped> {
     // Asked after the abort was given: what is in flight now is in flight under it.
     let under_way = director.producer.stats()?;
     let aborted = director.loaded(load)?;
-    let landed = match &aborted.result {
-        LoadResult::Loaded => return missed(director, &request, "the transfer was over before the abort"),
-        LoadResult::Failed { landed, .. } => *landed,
-    };
+    if aborted.result == LoadResult::Loaded {
+        return missed(director, &request, "the transfer was over before the abort");
+    }
     if !aborted.reusable {
         return Err(wrong("abort: the blocks are quarantined although the producer lives"));
     }
@@ -77,7 +76,7 @@ fn abort(director: &mut Director<'_>, report: &Report) -> Result<Cut, Stopped> {
          blocks verified twice"
     );
     let facts = json!({
-        "writes_in_flight": writes, "blocks_in_flight": blocks, "landed_before": landed, "verified": 2 * long,
+        "writes_in_flight": writes, "blocks_in_flight": blocks, "verified": 2 * long,
     });
     report.step("abort", &text, facts);
     Ok(Cut::InMidTransfer { writes })
@@ -132,8 +131,8 @@ fn kill(director: &mut Director<'_>, report: &Report) -> Result<Cut, Stopped> {
     let parked = director.load(&request, REAL, (0..real).collect(), long)?;
     arrived(director, &request)?;
     let under_way = director.producer_is_writing(&[first, second])?;
-    director.producer.kill()?;
     let killed = Instant::now();
+    director.producer.kill()?;
 
     let mut quarantined = Vec::new();
     for job in [first, second, parked] {
