@@ -52,6 +52,7 @@ impl Endpoint {
 
     fn new_job(&self, job: JobId) -> Result<(), Misuse> {
         self.running()?;
+        // CMD-5: quarantined loads are among them.
         let in_use = self.client.loads.contains_key(&job) || self.server.jobs.contains_key(&job);
         if in_use { Err(Misuse::JobInUse) } else { Ok(()) }
     }
@@ -137,7 +138,7 @@ impl Endpoint {
             Role::Both => (true, true),
         };
         let consumed = consumes && self.finish_consuming(&RequestId::from(request), out);
-        // A request that was only consumed here leaves no memory as a producer's.
+        // A request that was only consumed here leaves no memory as a producer's (CMD-6).
         let produced = self.server.pools.contains_key(request.as_str());
         if produces && (produced || !consumed) {
             self.finish_producing(request, out);
@@ -161,7 +162,7 @@ impl Endpoint {
         self.client.fresh.remove(id);
         self.client.requests.remove(id);
         let up = self.up_link(&source);
-        // Of a request whose session is gone nothing is left at the source.
+        // Of a request whose session is gone nothing is left at the source (SUP-19).
         let awaited = is_awaited(supply) && state == RequestState::Open;
         if awaited || (told.is_some() && told == up) {
             self.dispatch(&source, &address, Work::Release(id.clone()), out);
@@ -179,6 +180,7 @@ impl Endpoint {
         self.finish_drain(epoch, out);
     }
 
+    /// CMD-7
     fn abort(&mut self, job: JobId, out: &mut dyn Sink) -> Result<(), Misuse> {
         match self.client.whereabouts(job) {
             Some(Whereabouts::Quarantined(_)) | None => Err(Misuse::UnknownJob),
@@ -189,7 +191,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends a load that is held, or asks the producer to stop one that is sent.
+    /// Ends a load that is held, or asks the producer to stop one that is sent, once (LOAD-6).
     fn stop(&mut self, job: JobId, out: &mut dyn Sink) {
         match self.client.whereabouts(job) {
             Some(Whereabouts::Held(request)) => {
@@ -213,6 +215,7 @@ impl Endpoint {
         self.server.withdraw(&mut cx, job, None).map(|_| ()).ok_or(Misuse::UnknownJob)
     }
 
+    /// CMD-9, LKP-1: all new keys, in order, in as few messages as possible.
     fn flush_lookups(&mut self, out: &mut dyn Sink) {
         let most = self.config.limits.keys.max(1);
         for (request, keys) in self.client.take_fresh() {
@@ -230,6 +233,7 @@ impl Endpoint {
         }
     }
 
+    /// CMD-11: the engine has a proof of its own.
     fn release_quarantine(&mut self, job: JobId, out: &mut dyn Sink) -> Result<(), Misuse> {
         if let Some(Whereabouts::Quarantined(epoch)) = self.client.whereabouts(job) {
             self.consumer(epoch, out, |consumer, cx| {
@@ -251,6 +255,7 @@ impl Endpoint {
         if held { Ok(()) } else { Err(Misuse::NotQuarantined) }
     }
 
+    /// CMD-10
     fn connect(&mut self, peer: PeerName<'_>, address: &str, out: &mut dyn Sink) -> Result<(), Misuse> {
         self.running()?;
         self.config.identity.check_peer(peer).map_err(Misuse::Peer)?;
@@ -274,7 +279,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Nothing new begins; sessions drain until the deadline; what no session holds ends at once.
+    /// Nothing new begins; sessions drain until the deadline; what no session holds ends at once (END-8).
     fn shutdown(&mut self, within: Duration, out: &mut dyn Sink) {
         let by = self.now + within;
         let by = match self.life {

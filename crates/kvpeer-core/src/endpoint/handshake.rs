@@ -68,6 +68,7 @@ impl Endpoint {
                     Some(Phase::Dialing { due }) => due.take(),
                     Some(Phase::Handshaking { .. } | Phase::Up | Phase::Draining { .. } | Phase::Down)
                     | None => {
+                        // HS-1: the dial was cancelled, but its connection came all the same.
                         return out.act(Action::Close { conn });
                     }
                 };
@@ -300,6 +301,7 @@ impl Endpoint {
                 Refused::field(RejectCode::RegistrationFailed, "metadata", "", "could not be registered");
             return self.reject(epoch, &refused, out);
         }
+        // HS-8: only a registration that has landed is acknowledged.
         *theirs = Theirs::Registered;
         let incarnation = link.announced.as_ref().map_or(0, |it| it.incarnation);
         let Some(link) = self.links.get_mut(&epoch) else { return };

@@ -31,6 +31,7 @@ impl Endpoint {
         }
     }
 
+    /// MSG-2: who has not said `connect` has little else to say.
     fn stranger_says(&mut self, conn: ConnId, msg: &Msg<'_>, out: &mut dyn Sink) {
         match msg {
             Msg::Connect(connect) => self.introduced(conn, connect, out),
@@ -66,6 +67,7 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&epoch) else { return };
         link.line.received(self.now, msg);
         match &link.phase {
+            // END-3
             Phase::Draining { reason, .. } if reason.stops_reading() => out.count(Count::AfterEnd),
             Phase::Dialing { .. } | Phase::Down => out.count(Count::AfterEnd),
             Phase::Handshaking { .. } => self.in_handshake(epoch, msg, out),
@@ -90,12 +92,14 @@ impl Endpoint {
             | Msg::TransferDone(_)
             | Msg::AbortFetch(_)
             | Msg::AbortAck(_)
+            // MSG-5
             | Msg::Release(_) => self.end(epoch, CloseReason::Misbehaved(Misbehaved::EarlyWork), out),
         }
     }
 
     fn in_session(&mut self, epoch: Epoch, msg: &Msg<'_>, out: &mut dyn Sink) {
         let then = match msg {
+            // MSG-3, MSG-4, MSG-6: these belong to the handshake.
             Msg::Connect(_) => Some(Then::End(CloseReason::Misbehaved(Misbehaved::SecondConnect))),
             Msg::ConnectAck(_) => Some(Then::End(CloseReason::Misbehaved(Misbehaved::SecondAck))),
             Msg::Reject(_) => Some(Then::End(CloseReason::Misbehaved(Misbehaved::LateReject))),
@@ -155,7 +159,7 @@ impl Endpoint {
     fn pulse(&mut self, epoch: Epoch, msg: &Msg<'_>, out: &mut dyn Sink) {
         if let (Msg::Ping(nonce), Some(link)) = (msg, self.links.get_mut(&epoch)) {
             let mut cx = Cx { now: self.now, config: &self.config, deadlines: &mut self.deadlines, out };
-            link.line.send(&mut cx, Msg::Pong(*nonce));
+            link.line.send(&mut cx, Msg::Pong(*nonce)); // MSG-14
         }
     }
 
@@ -166,12 +170,13 @@ impl Endpoint {
             Some(Conn::Stranger { .. }) => {}
             Some(Conn::Link(epoch)) => {
                 if let Some(link) = self.links.get_mut(epoch) {
-                    link.line.heard(self.now);
+                    link.line.heard(self.now); // LIV-3
                 }
             }
         }
     }
 
+    /// MSG-7: bytes that are no message cost the connection that they came on.
     pub(super) fn malformed(&mut self, conn: ConnId, detail: &str, out: &mut dyn Sink) {
         match self.conns.get(&conn) {
             None => out.count(Count::UnknownConn),
@@ -204,7 +209,7 @@ impl Endpoint {
     }
 
     pub(super) fn probed(&mut self, probe: ProbeId, answer: Answer<'_>, out: &mut dyn Sink) {
-        // A load's id cannot be a pin's; and a pin that comes for a link that is gone still gets its result.
+        // A load's id cannot be a pin's (LKP-11); and a pin for a link that is gone still gets its result (ID-7).
         let in_use = answer.pin.is_some_and(|job| self.client.loads.contains_key(&job));
         let answer = match in_use {
             true => {

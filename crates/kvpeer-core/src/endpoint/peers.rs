@@ -45,7 +45,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// A dial or handshake failed in a way that may pass.
+    /// A dial or handshake failed in a way that may pass (HS-20).
     pub(super) fn refused(&mut self, now: Time, redial: (Duration, Duration), at_least: Duration) {
         let (first, longest) = redial;
         let wait = doubled(first, self.refused).min(longest).max(at_least);
@@ -53,7 +53,7 @@ impl Patience {
         self.until = self.until.max(now + wait);
     }
 
-    /// A session ended by a fault: the first may be followed by a new one at once.
+    /// A session ended by a fault: the first may be followed by a new one at once (HS-22).
     pub(super) fn fault(&mut self, now: Time, backoff: (Duration, Duration)) {
         let (first, longest) = backoff;
         if now.since(self.last_fault) > longest * 2 {
@@ -93,7 +93,7 @@ fn doubled(first: Duration, times: u32) -> Duration {
     first.saturating_mul(1u32.checked_shl(times).unwrap_or(u32::MAX))
 }
 
-/// Whether a rejected connect would be rejected again.
+/// Whether a rejected connect would be rejected again (HS-18).
 pub(super) fn is_final(code: RejectCode) -> bool {
     match code {
         RejectCode::Version
@@ -115,7 +115,7 @@ impl Peer {
         self.held_bytes += bytes;
     }
 
-    /// A job that ends while held leaves the queue.
+    /// A job that ends while held leaves the queue (HS-17).
     pub(super) fn drop_load(&mut self, job: JobId, bytes: usize) {
         let before = self.held.len();
         self.held.retain(|work| !matches!(work, Work::Load(held) if *held == job));

@@ -1,4 +1,4 @@
-//! What can be asked of a node.
+//! What can be asked of a node (CMD-13).
 
 use kvpeer_wire::PeerName;
 

@@ -32,7 +32,7 @@ impl Endpoint {
             out.count(Count::HeldOverflow);
             return self.fail_work(work, LoadFailure::Overloaded, out);
         }
-        record.hold(work, bytes);
+        record.hold(work, bytes); // HS-15
         self.want(peer, out);
     }
 
@@ -44,7 +44,7 @@ impl Endpoint {
         }
     }
 
-    /// From now on a link to this peer is wanted, for as long as a handshake may take.
+    /// From now on a link to this peer is wanted, for as long as a handshake may take (HS-21).
     pub(super) fn want(&mut self, peer: &PeerId, out: &mut dyn Sink) {
         let Some(record) = self.peers.get_mut(peer) else { return };
         if record.wanted.is_none() {
@@ -54,7 +54,7 @@ impl Endpoint {
         self.reach(peer, out);
     }
 
-    /// Dials a peer that is wanted and has no link, as soon as its back-off allows.
+    /// Dials a peer that is wanted and has no link, as soon as its back-off allows (HS-19, HS-20, HS-22).
     pub(super) fn reach(&mut self, peer: &PeerId, out: &mut dyn Sink) {
         let has_link = self.has_live_link(peer);
         let full = self.live_peers() >= self.config.limits.peers;
@@ -116,7 +116,7 @@ impl Endpoint {
         }
     }
 
-    /// The session is up: what was held goes out, in order.
+    /// The session is up: what was held goes out, in order (HS-15), once: nothing was sent before (DUP-7).
     pub(super) fn send_held(&mut self, peer: &PeerId, epoch: Epoch, out: &mut dyn Sink) {
         let Some(record) = self.peers.get_mut(peer) else { return };
         record.patience.succeeded();

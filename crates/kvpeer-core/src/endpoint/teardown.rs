@@ -27,6 +27,7 @@ impl Endpoint {
             Phase::Up if reason.is_voluntary() => self.drain(epoch, reason, out),
             Phase::Draining { .. } if reason.stops_reading() => self.stop_reading(epoch, reason, out),
             Phase::Draining { .. } if reason.is_voluntary() => {}
+            // END-4: whatever ends a drain early, its own reason is told.
             Phase::Draining { reason: first, .. } => self.go_down(epoch, first, out),
             Phase::Dialing { .. } => {
                 out.act(Action::CancelDial { epoch });
@@ -37,6 +38,7 @@ impl Endpoint {
         }
     }
 
+    /// END-1: nothing new begins, what is posted finishes.
     fn drain(&mut self, epoch: Epoch, reason: CloseReason, out: &mut dyn Sink) {
         let by = match self.life {
             Life::ShuttingDown { by } => by,
@@ -51,7 +53,7 @@ impl Endpoint {
         self.finish_drain(epoch, out);
     }
 
-    /// A peer that breaks the protocol while its session drains is not read any more either.
+    /// A peer that breaks the protocol while its session drains is not read any more either (END-3).
     fn stop_reading(&mut self, epoch: Epoch, verdict: CloseReason, out: &mut dyn Sink) {
         if let Some(link) = self.links.get_mut(&epoch)
             && let Phase::Draining { reason, .. } = &mut link.phase
@@ -61,7 +63,7 @@ impl Endpoint {
         self.finish_drain(epoch, out);
     }
 
-    /// A drain that began before the shutdown must not outlast it.
+    /// A drain that began before the shutdown must not outlast it (END-8).
     pub(super) fn hasten_drain(&mut self, epoch: Epoch, by: Time, out: &mut dyn Sink) {
         if let Some(link) = self.links.get_mut(&epoch)
             && let Phase::Draining { due, .. } = &mut link.phase
@@ -72,7 +74,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes a draining link down once its rounds have ended.
+    /// Takes a draining link down once its rounds have ended (END-2).
     pub(super) fn finish_drain(&mut self, epoch: Epoch, out: &mut dyn Sink) {
         let Some(link) = self.links.get(&epoch) else { return };
         let Phase::Draining { reason, .. } = link.phase else { return };
@@ -112,10 +114,11 @@ impl Endpoint {
             }
             Phase::Up | Phase::Down => true,
         };
+        // END-2: nothing leaves after the goodbye. END-5, I8: nor does a WRITE after the peer's.
         let conn = link.line.cut();
         match link.right {
             Right::Opening | Right::Open => {
-                cx.act(Action::CloseRight { epoch });
+                cx.act(Action::CloseRight { epoch }); // END-4, END-9
                 let at = cx.now + cx.config.timing.close_right;
                 link.right = Right::Closing { due: Some(cx.arm(at, Due::CloseRight(epoch))) };
             }
@@ -165,7 +168,7 @@ impl Endpoint {
         }
     }
 
-    /// The peer refuses us, for now or for good.
+    /// The peer refuses us, for now or for good (HS-18); what it says about the time is bounded (HS-19).
     pub(super) fn rejected(
         &mut self,
         epoch: Epoch,
@@ -219,7 +222,7 @@ impl Endpoint {
                     self.deadlines.disarm(at, Due::CloseRight(epoch));
                 }
             }
-            // It took longer than it may, but proof is proof.
+            // It took longer than it may, but proof is proof (END-13).
             Right::Unfenced if fenced => {}
             Right::None | Right::Opening | Right::Open | Right::Unfenced => {
                 return out.count(Count::StaleEpoch);
@@ -237,7 +240,7 @@ impl Endpoint {
         self.tidy(epoch, out);
     }
 
-    /// The right could not be closed in time: for all we know it is open.
+    /// The right could not be closed in time: for all we know it is open (END-13).
     pub(super) fn close_right_timed_out(&mut self, epoch: Epoch, out: &mut dyn Sink) {
         if seeded(Fault::FreeOnCloseTimer) {
             return self.right_closed(epoch, true, out);
@@ -246,6 +249,7 @@ impl Endpoint {
         self.tidy(epoch, out);
     }
 
+    /// END-14: what might still be written or read stays as it is, until the engine knows better.
     fn unfenced(&mut self, epoch: Epoch) {
         if let Some(link) = self.links.get_mut(&epoch) {
             link.right = Right::Unfenced;

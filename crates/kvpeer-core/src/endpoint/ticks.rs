@@ -10,7 +10,7 @@ use crate::server::{Origin, RoundId};
 use crate::{CloseReason, ConnId, Epoch, JobId, LoadFailure, Sink, StoreFailure, Time};
 
 impl Endpoint {
-    /// Handles what was due by `by`, a bounded number at a time; the rest stays due.
+    /// Handles what was due by `by`, a bounded number at a time; the rest stays due (TMR-4).
     pub(super) fn tick(&mut self, by: Time, out: &mut dyn Sink) {
         for _ in 0..self.config.limits.timers_per_tick {
             let Some(due) = self.deadlines.pop(by) else { return };
@@ -43,6 +43,7 @@ impl Endpoint {
                 self.finish_drain(epoch, out);
             }
             Due::Write(xfer) => {
+                // SUP-10: a stall ends the session, not the WRITE.
                 self.producer(xfer.epoch, out, |producer, _| producer.write_timed_out(xfer.seq));
                 self.end(xfer.epoch, CloseReason::WriteStalled, out);
             }
@@ -91,7 +92,7 @@ impl Endpoint {
         }
     }
 
-    /// An abort is not acknowledged: its load fails, in quarantine, and the session with it.
+    /// An abort is not acknowledged: its load fails, in quarantine, and the session with it (LOAD-10).
     fn abort_unacked(&mut self, job: JobId, out: &mut dyn Sink) {
         match self.client.whereabouts(job) {
             Some(Whereabouts::Aborting(epoch, round)) => {
@@ -119,7 +120,7 @@ impl Endpoint {
         }
     }
 
-    /// The drain took as long as it may: what is left is fenced.
+    /// The drain took as long as it may: what is left is fenced (END-2).
     fn drain_timed_out(&mut self, epoch: Epoch, out: &mut dyn Sink) {
         if let Some(link) = self.links.get_mut(&epoch)
             && let Phase::Draining { reason, due } = &mut link.phase
@@ -135,12 +136,13 @@ impl Endpoint {
         let mut cx = Cx { now: self.now, config: &self.config, deadlines: &mut self.deadlines, out };
         let every = cx.config.timing.heartbeat;
         if cx.now.since(link.line.last_sent()) >= every && !seeded(Fault::NoHeartbeat) {
-            link.line.ping(&mut cx);
+            link.line.ping(&mut cx); // LIV-1
         }
         let at = (link.line.last_sent() + every).max(cx.now + every / 2);
         link.pulse.heartbeat_due = Some(cx.arm(at, Due::Heartbeat(epoch)));
     }
 
+    /// LIV-2: our patience follows the peer's own heartbeat, which was bounded when it was announced.
     fn dead(&mut self, epoch: Epoch, by: Time, out: &mut dyn Sink) {
         let Some(link) = self.links.get_mut(&epoch) else { return };
         link.pulse.dead_due = None;
@@ -154,7 +156,7 @@ impl Endpoint {
         }
     }
 
-    /// An idle session is ended only when slots are short.
+    /// An idle session is ended only when slots are short (LIV-5).
     fn idle(&mut self, epoch: Epoch, out: &mut dyn Sink) {
         let short = self.live_peers() + self.config.limits.spare_peers >= self.config.limits.peers;
         let rests = self.rests(epoch);
