@@ -33,7 +33,7 @@ pub enum Action<'a> {
         /// Which.
         conn: ConnId,
     },
-    /// Decide whether this peer may get a memory key; answered by `Admitted`.
+    /// Decide whether this peer may get a memory key (HS-12); answered by `Admitted`.
     Admit {
         /// Names the link attempt.
         epoch: Epoch,
@@ -98,7 +98,7 @@ pub enum Action<'a> {
     },
 }
 
-/// Where effects go. Called in order, during `handle` and `command` only.
+/// Where effects go. Called in causal order (CMD-12), during `handle` and `command` only.
 ///
 /// An implementation must not call back into the endpoint: it carries the action out, or puts it down for later.
 pub trait Sink {
@@ -106,7 +106,7 @@ pub trait Sink {
     fn act(&mut self, action: Action<'_>);
     /// News for the engine.
     fn tell(&mut self, event: Event<'_>);
-    /// Something that was ignored or refused; for statistics.
+    /// Something that was ignored or refused; for statistics (CMD-14).
     fn count(&mut self, what: Count) {
         let _ = what;
     }

@@ -209,6 +209,7 @@ const MAX_KEYS: usize = 16_384;
 const MAX_FINGERPRINT: usize = 32 << 10;
 
 impl Timing {
+    /// TMR-5: what is repeated at once is repeated for ever.
     fn validate(&self) -> Result<(), ConfigError> {
         let repeated = [
             ("heartbeat", self.heartbeat),
@@ -275,6 +276,7 @@ impl Config {
             return Err(ConfigError::Keys(self.limits.keys));
         }
         self.timing.validate()?;
+        // ID-2, ID-3: nobody could dial us.
         match Host::of(self.identity.peer_id.as_name()) {
             Host::Any => Err(ConfigError::Identity(Refusal::AnyAddress)),
             Host::Loopback if !self.identity.loopback => Err(ConfigError::Identity(Refusal::Loopback)),
@@ -284,7 +286,7 @@ impl Config {
 }
 
 impl Identity {
-    /// Whether a peer of this name can be told from us and be dialled.
+    /// Whether a peer of this name can be told from us and be dialled (ID-2, ID-3).
     pub(crate) fn check_peer(&self, peer: PeerName<'_>) -> Result<(), Refusal> {
         if peer == self.peer_id.as_name() {
             return Err(Refusal::OwnId);

@@ -48,7 +48,7 @@ impl Cx<'_> {
 
 /// The connection under a link: all that a link sends goes through here.
 ///
-/// After [`Line::cut`] nothing is sent any more, whatever a handler tries.
+/// After [`Line::cut`] nothing is sent any more, whatever a handler tries (END-2).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Line {
     conn: Option<ConnId>,

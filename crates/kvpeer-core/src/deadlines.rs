@@ -1,4 +1,4 @@
-//! Every moment at which something has to happen, with its reason.
+//! Every moment at which something has to happen, with its reason (I7, TMR-1).
 
 use alloc::collections::BTreeSet;
 

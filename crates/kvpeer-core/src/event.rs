@@ -84,7 +84,7 @@ pub enum LoadOutcome<'a> {
         /// Why.
         why: LoadFailure,
         /// Blocks that are written and visible all the same, one bit for each in the load's order; no bits at all
-        /// when nothing is known to have landed. They may be kept only when the destination is reusable.
+        /// when nothing is known to have landed. They may be kept only when the destination is reusable (LOAD-11).
         landed: Bits<'a>,
     },
 }

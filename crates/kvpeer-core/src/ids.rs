@@ -1,4 +1,4 @@
-//! Numbers that name things on this node; none of them is ever sent or reused.
+//! Numbers that name things on this node; none of them is ever sent (ID-13) or reused.
 
 pub use kvpeer_wire::{KeyBuf, PeerId, RequestId};
 

@@ -43,7 +43,7 @@ pub enum Refusal {
     Loopback,
 }
 
-/// Something that was ignored or refused. Counted by the sink, not in the endpoint's state.
+/// Something that was ignored or refused. Counted by the sink, not in the endpoint's state (CMD-14).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Count {
     /// A fact about a connection that is closed or never was.

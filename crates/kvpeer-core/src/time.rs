@@ -4,7 +4,7 @@ use core::time::Duration;
 
 /// A moment, in microseconds since an origin of the caller's choice.
 ///
-/// Arithmetic saturates: a deadline past the end of time is [`Time::NEVER`].
+/// Arithmetic saturates (TMR-3): a deadline past the end of time is [`Time::NEVER`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Time(u64);
 

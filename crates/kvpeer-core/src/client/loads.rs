@@ -24,7 +24,7 @@ pub(crate) enum Accepted {
 }
 
 impl Tables {
-    /// Takes a load, or refuses it and changes nothing.
+    /// Takes a load, or refuses it and changes nothing (CMD-3, LOAD-1).
     pub(crate) fn load(
         &mut self,
         cx: &mut Cx<'_>,
@@ -52,7 +52,7 @@ impl Tables {
         if let Some(request) = self.requests.get_mut(name.as_str()) {
             request.loads.insert(job);
             if !blocks.is_empty() && request.state == RequestState::Open {
-                // Hits are good for one round, and this fetch closes it.
+                // Hits are good for one round, and this fetch closes it (LOAD-7).
                 if !seeded(Fault::HitsSurviveFetch) {
                     request.probes.clear();
                     self.fresh.remove(name.as_str());
@@ -61,10 +61,12 @@ impl Tables {
         }
         self.loads.insert(job, load);
         match state {
+            // LOAD-4
             _ if blocks.is_empty() => {
                 self.conclude(cx, job, LoadOutcome::Loaded, Destination::Reusable, None);
                 Ok(Accepted::Over)
             }
+            // LOAD-5
             RequestState::Failed(reason) => {
                 self.fail_held(cx, job, LoadFailure::Session(reason));
                 Ok(Accepted::Over)
@@ -95,7 +97,7 @@ pub(crate) fn check_keys(keys: Keys<'_>, blocks: usize, limit: usize) -> Result<
 }
 
 impl Consumer<'_> {
-    /// Sends the fetch of a held load; its round's lookups are closed.
+    /// Sends the one fetch of a held load, in a round of its own (LOAD-2); that round's lookups are closed (ID-10).
     pub(crate) fn fetch(&mut self, cx: &mut Cx<'_>, job: JobId) {
         let Some(load) = self.tables.loads.get_mut(&job) else { return };
         let LoadState::Held { keys } = &mut load.state else { return };
@@ -120,7 +122,7 @@ impl Consumer<'_> {
         });
     }
 
-    /// Asks the producer to stop. The result comes with its answer.
+    /// Asks the producer to stop, once (LOAD-6). The result comes with its answer.
     pub(crate) fn abort(&mut self, cx: &mut Cx<'_>, job: JobId, why: LoadFailure) {
         let Some(load) = self.tables.loads.get_mut(&job) else { return };
         let LoadState::Fetching(fetching) = &mut load.state else { return };
@@ -146,6 +148,7 @@ impl Consumer<'_> {
         if grew {
             fetching.landed = msg.landed;
         }
+        // LOAD-8
         let patience = cx.now + cx.config.timing.load;
         let at = match (fetching.parked, grew || was_parked) {
             (true, true) => patience.max(fetching.parked_until),
@@ -187,6 +190,7 @@ impl Consumer<'_> {
         self.fail(cx, job, why, Bits::default(), Settled::of(msg.settled))
     }
 
+    /// LOAD-9: its blocks are reusable only when every WRITE is known to be over.
     fn fail(
         &mut self,
         cx: &mut Cx<'_>,
@@ -196,6 +200,7 @@ impl Consumer<'_> {
         settled: Settled,
     ) -> Option<CloseReason> {
         let wanted = self.tables.loads.get(&job).map_or(0, |load| load.blocks.len());
+        // MSG-15, LOAD-11: what is not listed must not be kept.
         let landed = if landed.len() as usize == wanted { landed } else { Bits::default() };
         let outcome = LoadOutcome::Failed { why, landed };
         match settled {
@@ -211,7 +216,7 @@ impl Consumer<'_> {
         }
     }
 
-    /// The abort of `job` was not acknowledged in time: the load fails, nothing is freed, the session ends.
+    /// The abort of `job` was not acknowledged in time: the load fails, nothing is freed, the session ends (LOAD-10).
     pub(crate) fn abort_unacked(&mut self, cx: &mut Cx<'_>, job: JobId, round: Round) {
         let Some(why) = self.aborting(job) else { return };
         self.session.rounds.remove(&round);
@@ -219,7 +224,7 @@ impl Consumer<'_> {
         self.fail(cx, job, why, Bits::default(), settled);
     }
 
-    /// The load of a round, if the round is live and of this request.
+    /// The load of a round, if the round is live and of this request (I6, LOAD-3, MSG-12).
     fn live(&self, request: RequestName<'_>, round: Round) -> Option<JobId> {
         let job = *self.session.rounds.get(&round)?;
         let load = self.tables.loads.get(&job)?;

@@ -12,11 +12,11 @@ use crate::faults::{Fault, seeded};
 use crate::{Count, Event, LookupState, RequestId, Time};
 
 impl Tables {
-    /// What is known about a key; its first sight puts it down for the next flush.
+    /// What is known about a key; its first sight puts it down for the next flush (LKP-1).
     pub(crate) fn lookup(&mut self, now: Time, name: RequestName<'_>, key: Key<'_>) -> LookupState {
         let Some(request) = self.requests.get_mut(name.as_str()) else { return LookupState::Miss };
         match request.state {
-            RequestState::Failed(_) => return LookupState::Miss,
+            RequestState::Failed(_) => return LookupState::Miss, // END-7
             RequestState::Open => {}
         }
         let state = request.probes.look_up(now, key);
@@ -36,7 +36,7 @@ impl Tables {
         fresh.collect()
     }
 
-    /// Keys that get no answer: a miss once, then unknown again.
+    /// Keys that get no answer: a miss once, then unknown again (LKP-3).
     pub(crate) fn give_up(&mut self, cx: &mut Cx<'_>, id: &RequestId, keys: &KeysBuf) {
         let Some(request) = self.requests.get_mut(id) else { return };
         request.probes.give_up(keys.as_keys());
@@ -45,7 +45,7 @@ impl Tables {
 }
 
 impl Consumer<'_> {
-    /// Asks the source; the request's first lookup after a fetch opens its next round.
+    /// Asks the source; the request's first lookup after a fetch opens its next round (ID-9).
     pub(crate) fn ask(&mut self, cx: &mut Cx<'_>, id: &RequestId, keys: KeysBuf) {
         let Some(request) = self.tables.requests.get_mut(id) else { return };
         let lookup_id = self.session.mint_lookup();
@@ -66,8 +66,9 @@ impl Consumer<'_> {
         self.session.lookups.insert(lookup_id, Asked { request: id.clone(), keys, answered, left });
     }
 
-    /// A part of an answer. Only keys that had none before count as progress.
+    /// A part of an answer. Only keys that had none before count as progress (LKP-4).
     pub(crate) fn lookup_resp(&mut self, cx: &mut Cx<'_>, msg: &LookupResp<'_>) {
+        // LKP-5: an answer is for the keys of its own lookup. MSG-13: one that is closed needs none.
         let Some(asked) = self.session.lookups.get_mut(&msg.lookup_id) else {
             return cx.count(Count::LateLookupResp);
         };
@@ -77,7 +78,7 @@ impl Consumer<'_> {
         let before = asked.left;
         for (at, hit) in (msg.offset..).zip(msg.hits.iter()) {
             let Some(key) = keys.get(at as usize) else {
-                cx.count(Count::LateLookupResp);
+                cx.count(Count::LateLookupResp); // MSG-13
                 break;
             };
             if asked.answered.as_bits().get(at) {

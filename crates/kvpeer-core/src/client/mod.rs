@@ -130,6 +130,7 @@ impl Tables {
 }
 
 impl Session {
+    /// ID-9: counted over all requests of the session, never anew.
     fn mint_round(&mut self) -> Round {
         let round = Round(self.next_round);
         if !seeded(Fault::RoundsRestart) {
@@ -138,6 +139,7 @@ impl Session {
         round
     }
 
+    /// ID-12
     fn mint_lookup(&mut self) -> LookupId {
         let id = LookupId(self.next_lookup);
         self.next_lookup = self.next_lookup.saturating_add(1);

@@ -27,7 +27,7 @@ enum Probe {
         until: Time,
     },
     Miss,
-    /// Not answered in time: a miss once, then unknown again.
+    /// Not answered in time: a miss once, then unknown again, for unknown is not absent (LKP-3).
     GaveUp,
     /// Not known, and not asked for.
     Unknown,
@@ -46,7 +46,7 @@ impl Probes {
         let Some(state) = self.states.get_mut(at as usize) else { return LookupState::Miss };
         match state {
             Probe::Pending => LookupState::Pending,
-            Probe::Hit { until } if now < *until => LookupState::Hit,
+            Probe::Hit { until } if now < *until => LookupState::Hit, // LKP-2
             Probe::Miss => LookupState::Miss,
             Probe::GaveUp if seeded(Fault::UnknownIsAbsent) => LookupState::Miss,
             Probe::GaveUp => {

@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Tables {
-    /// Opens a request. Opening it again with the same source and mode only renews the address.
+    /// Opens a request. Opening it again with the same source and mode only renews the address (CMD-2).
     pub(crate) fn open(
         &mut self,
         request: RequestName<'_>,
@@ -52,7 +52,7 @@ impl Tables {
         }
     }
 
-    /// Tells a load's one result and, unless its blocks are quarantined, forgets it.
+    /// Tells a load's one result (I3) and, unless its blocks are quarantined, forgets it.
     pub(super) fn conclude(
         &mut self,
         cx: &mut Cx<'_>,
@@ -89,7 +89,7 @@ impl Tables {
         self.conclude(cx, job, outcome, Destination::Reusable, None);
     }
 
-    /// The destination of a quarantined load is free.
+    /// The destination of a quarantined load is free; told once, for then the load is forgotten (LOAD-12).
     pub(crate) fn release_destination(&mut self, cx: &mut Cx<'_>, job: JobId) {
         cx.tell(Event::DestinationReleased { job });
         self.forget(job);
@@ -110,7 +110,7 @@ impl Tables {
         }
     }
 
-    /// A request whose work could not be brought to its peer; told once.
+    /// A request whose work could not be brought to its peer; told once (END-7).
     pub(crate) fn fail_request(&mut self, cx: &mut Cx<'_>, request: &RequestId, reason: CloseReason) {
         let Some(found) = self.requests.get_mut(request) else { return };
         match found.state {
@@ -124,7 +124,7 @@ impl Tables {
 }
 
 impl Consumer<'_> {
-    /// Every load on the wire fails, its destination quarantined; requests that had something open fail.
+    /// Every load on the wire fails, its destination quarantined (END-6); requests that had something open fail.
     pub(crate) fn end(&mut self, cx: &mut Cx<'_>, reason: CloseReason) {
         let told: Vec<(RequestId, bool)> = self.tables.requests_of(self.epoch);
         for job in core::mem::take(&mut self.session.rounds).into_values() {
@@ -153,7 +153,7 @@ impl Consumer<'_> {
         }
     }
 
-    /// All destinations of this session are fenced.
+    /// All destinations of this session are fenced: nothing lands in them any more (I1).
     pub(crate) fn fenced(&mut self, cx: &mut Cx<'_>) {
         for job in core::mem::take(&mut self.session.quarantined) {
             self.tables.release_destination(cx, job);

@@ -63,7 +63,7 @@ impl Endpoint {
             Part::Consume { source, address, supply } => {
                 self.config.identity.check_peer(source).map_err(Misuse::Peer)?;
                 let limit = self.config.limits.requests;
-                self.client.open(request, PeerId::from(source), address, supply, limit)
+                self.client.open(request, PeerId::from(source), address, supply, limit) // CMD-2
             }
             Part::Produce { consumer } => {
                 if let Some(consumer) = consumer {
@@ -180,7 +180,7 @@ impl Endpoint {
         self.finish_drain(epoch, out);
     }
 
-    /// CMD-7
+    /// Stops a load (CMD-7).
     fn abort(&mut self, job: JobId, out: &mut dyn Sink) -> Result<(), Misuse> {
         match self.client.whereabouts(job) {
             Some(Whereabouts::Quarantined(_)) | None => Err(Misuse::UnknownJob),
@@ -255,7 +255,7 @@ impl Endpoint {
         if held { Ok(()) } else { Err(Misuse::NotQuarantined) }
     }
 
-    /// CMD-10
+    /// Brings a session up before there is work for it (CMD-10).
     fn connect(&mut self, peer: PeerName<'_>, address: &str, out: &mut dyn Sink) -> Result<(), Misuse> {
         self.running()?;
         self.config.identity.check_peer(peer).map_err(Misuse::Peer)?;

@@ -92,8 +92,7 @@ impl Endpoint {
             | Msg::TransferDone(_)
             | Msg::AbortFetch(_)
             | Msg::AbortAck(_)
-            // MSG-5
-            | Msg::Release(_) => self.end(epoch, CloseReason::Misbehaved(Misbehaved::EarlyWork), out),
+            | Msg::Release(_) => self.end(epoch, CloseReason::Misbehaved(Misbehaved::EarlyWork), out), // MSG-5
         }
     }
 
