@@ -25,8 +25,9 @@ impl Endpoint {
         let record = self.peers.entry(peer.clone()).or_default();
         record.address = Some(address.into());
         if let Some(reason) = draining.or_else(|| record.patience.refuses(self.now)) {
-            return self.fail_work(work, LoadFailure::Session(reason), out);
+            return self.fail_work(work, LoadFailure::Session(reason), out); // END-1, HS-18
         }
+        // HS-16: of what waits the newest fails.
         let full = record.held.len() >= limits.held || record.held_bytes + bytes > limits.held_bytes;
         if full && !seeded(Fault::UnboundedHeld) {
             out.count(Count::HeldOverflow);

@@ -148,6 +148,7 @@ impl Endpoint {
         link.pulse.dead_due = None;
         let theirs = link.announced.as_ref().map_or(core::time::Duration::ZERO, |it| it.heartbeat);
         let at = link.line.last_heard() + self.config.timing.dead.max(theirs * 5);
+        // LIV-3, TMR-2: what came after this Tick's moment is not read yet, and is no silence.
         if at > by || seeded(Fault::DeadNeverNoticed) {
             let at = at.max(by + self.config.timing.dead);
             link.pulse.dead_due = Some(self.deadlines.arm(at, Due::Dead(epoch)));

@@ -1,4 +1,4 @@
-//! What a peer can make us keep.
+//! What a peer can make us keep: counted as it is kept (LIM-3), and for each peer apart (LIM-4).
 
 use super::{Producer, RoundId};
 use crate::cx::Cx;

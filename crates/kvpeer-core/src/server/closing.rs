@@ -13,7 +13,7 @@ use crate::faults::{Fault, seeded};
 use crate::{CloseReason, JobId, RequestId, StoreFailure, XferId};
 
 impl Producer<'_> {
-    /// The round's fetch is here: its lookups are closed, its pins are handed over.
+    /// The round's fetch is here, or its end: its lookups are closed (LKP-12), its pins are handed over.
     pub(super) fn close_probing(&mut self, cx: &mut Cx<'_>, id: &RoundId) -> Vec<Pins> {
         if !matches!(self.session.rounds.get(id), Some(Serving::Probing(_))) {
             return Vec::new();
@@ -33,7 +33,7 @@ impl Producer<'_> {
         runs.for_each(|(job, count)| self.tables.lose(cx, job, count, Stage::Offered, None));
     }
 
-    /// A lookup's pins were not fetched in time.
+    /// A lookup's pins were not fetched in time (PIN-2).
     pub(crate) fn pin_timed_out(&mut self, cx: &mut Cx<'_>, job: JobId, id: &RoundId) {
         let Some(Serving::Probing(probing)) = self.session.rounds.get_mut(id) else { return };
         let mut gone = 0;
@@ -56,7 +56,8 @@ impl Producer<'_> {
         self.tables.close_offer(cx, job, None);
     }
 
-    /// The consumer needs nothing more for this request. Live fetches run to their own end.
+    /// The consumer needs nothing more for this request (SUP-16). Live fetches run to their own end (SUP-17); nothing
+    /// remembers the id of a `pinned` request (SUP-18).
     pub(crate) fn release(&mut self, cx: &mut Cx<'_>, msg: &Release<'_>) {
         let request = RequestId::from(msg.request);
         let rounds: Vec<RoundId> = self.session.rounds_of(&request).cloned().collect();
@@ -67,7 +68,7 @@ impl Producer<'_> {
         self.tables.release_pool(cx, &request, self.epoch, self.peer);
     }
 
-    /// The session will end, but posted WRITEs may finish: nothing new is served.
+    /// The session will end, but posted WRITEs may finish: nothing new is served (END-1).
     pub(crate) fn begin_closing(&mut self, cx: &mut Cx<'_>, reason: CloseReason) {
         self.session.closing = Some(reason);
         self.answer_all(cx);
@@ -77,7 +78,7 @@ impl Producer<'_> {
         }
     }
 
-    /// The session is over: what is not in flight ends now, the rest with the fence.
+    /// The session is over: what is not in flight ends now, the rest with the fence (SUP-15).
     pub(crate) fn end(&mut self, cx: &mut Cx<'_>, reason: CloseReason) {
         let reason = *self.session.closing.get_or_insert(reason);
         self.end_lookups(cx, |_| true);
@@ -117,7 +118,7 @@ impl Producer<'_> {
         }
     }
 
-    /// Pins and pools of this session go back to the engine.
+    /// Pins and pools of this session go back to the engine (PD-4).
     fn close_supply(&mut self, cx: &mut Cx<'_>, reason: CloseReason) {
         let probing =
             self.session.rounds.iter().filter(|(_, serving)| matches!(serving, Serving::Probing(_)));

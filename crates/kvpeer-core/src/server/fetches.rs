@@ -23,7 +23,7 @@ impl Producer<'_> {
     pub(crate) fn fetch(&mut self, cx: &mut Cx<'_>, msg: &Fetch<'_>) {
         let id = RoundId { request: RequestId::from(msg.request), round: msg.round };
         if let Some(Serving::Fetching(_)) = self.session.rounds.get(&id) {
-            return cx.count(Count::DuplicateFetch);
+            return cx.count(Count::DuplicateFetch); // MSG-10; the order of rounds means nothing (ID-11).
         }
         let mut pins = self.close_probing(cx, &id);
         let opened = match msg.supply {
@@ -38,6 +38,7 @@ impl Producer<'_> {
                 self.begin(cx, id, fetching);
             }
             Err(failure) => {
+                // PIN-4: the round is closed, whatever became of its fetch.
                 self.unpin(cx, &pins);
                 self.refuse(cx, msg, failure);
             }
@@ -67,6 +68,7 @@ impl Producer<'_> {
         if self.session.closing.is_some() {
             return Err(Failure::Closing);
         }
+        // MSG-8, SUP-4
         if !distinct_and_below(msg.demand.blocks(), self.region.num_blocks) && !seeded(Fault::ForeignBlocks) {
             return Err(Failure::Malformed);
         }
@@ -74,7 +76,7 @@ impl Producer<'_> {
         if fits { Ok(()) } else { Err(Failure::Overloaded) }
     }
 
-    /// A fetch from this round's pins: all it demands, or nothing.
+    /// A fetch from this round's pins: all it demands, or nothing (PIN-1).
     fn open_pinned(
         &mut self,
         cx: &mut Cx<'_>,
@@ -126,7 +128,8 @@ impl Producer<'_> {
         Ok(Fetching::new(cx, msg, slots, Some(Wanted { keys: keys.to_buf(), index })))
     }
 
-    /// A fetch that stands: its first blocks are posted, its peer hears how far it is.
+    /// A fetch that stands: its first blocks are posted, its peer hears how far it is (MSG-16) or, if it demands
+    /// nothing, that it is over (PD-13).
     fn begin(&mut self, cx: &mut Cx<'_>, id: RoundId, mut fetching: Fetching) {
         self.session.parked += fetching.waiting;
         self.keep(fetching.kept);
@@ -153,7 +156,7 @@ impl Producer<'_> {
         self.tables.drop_unmet(cx, request, job);
     }
 
-    /// Blocks that are offered now meet demand that waits for them.
+    /// Blocks that are offered now, for the first time or again, meet demand that waits for them (PD-5).
     fn meet(&mut self, cx: &mut Cx<'_>, request: &RequestId, keys: Keys<'_>) {
         let Some(pool) = self.tables.pools.get_mut(request) else { return };
         if !pool.is_bound_to(self.epoch) {
@@ -190,7 +193,7 @@ impl Producer<'_> {
         }
         self.tables.tend(cx, request);
         self.post(cx);
-        // From here on the consumer's patience is for the transfer, not for the supply.
+        // From here on the consumer's patience is for the transfer, not for the supply (MSG-17).
         met.iter().for_each(|id| self.tell_progress(cx, id));
     }
 
@@ -214,12 +217,13 @@ impl Producer<'_> {
         }
     }
 
+    /// MSG-20: also of rounds that are unknown here or over.
     fn ack(&mut self, cx: &mut Cx<'_>, request: RequestName<'_>, round: Round) {
         let settled = self.session.writes == Writes::Clean || seeded(Fault::SettledAfterError);
         self.line.send(cx, Msg::AbortAck(AbortAck { request, round, settled }));
     }
 
-    /// Asks the plane once more to drop what of an aborted round has not left.
+    /// Asks the plane once more to drop what of an aborted round has not left (SUP-11).
     pub(crate) fn cancel(&mut self, cx: &mut Cx<'_>, id: &RoundId) {
         for (seq, xfer) in &self.session.xfers {
             if xfer.id == *id {
@@ -233,7 +237,7 @@ impl Producer<'_> {
         }
     }
 
-    /// Demand has waited long enough.
+    /// Demand has waited long enough (PD-8).
     pub(crate) fn parked_timed_out(&mut self, cx: &mut Cx<'_>, id: &RoundId) {
         if let Some(fetching) = self.session.fetching(id) {
             fetching.parked_due = None;
@@ -241,7 +245,7 @@ impl Producer<'_> {
         }
     }
 
-    /// No more supply comes for this round.
+    /// No more supply comes for this round (PD-9).
     pub(crate) fn producer_finished(&mut self, cx: &mut Cx<'_>, request: &RequestId, round: Round) {
         let id = RoundId { request: request.clone(), round };
         let unmet = self.session.fetching(&id).is_some_and(|fetching| fetching.waiting > 0);
@@ -279,7 +283,7 @@ impl Producer<'_> {
         self.line.send(cx, Msg::FetchProgress(progress));
     }
 
-    /// Tells growth, at most once a while.
+    /// Tells growth, at most once a while (MSG-17).
     pub(super) fn tell_growth(&mut self, cx: &mut Cx<'_>, id: &RoundId) {
         let grown = self.session.fetching(id).is_some_and(|fetching| {
             fetching.ending == Ending::Going
@@ -291,7 +295,7 @@ impl Producer<'_> {
         }
     }
 
-    /// Ends a fetch that has nothing left to do. Says whether it did.
+    /// Ends a fetch that has nothing left to do, and nothing in flight (I5, SUP-2). Says whether it did.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>, id: &RoundId) -> bool {
         let over = self.session.fetching(id).is_some_and(|fetching| {
             let all_landed = fetching.landed == fetching.slots.len();
@@ -311,11 +315,11 @@ impl Producer<'_> {
         true
     }
 
-    /// The one terminal message of a fetch.
+    /// The one terminal message of a fetch (MSG-18, MSG-19).
     fn tell_end(&mut self, cx: &mut Cx<'_>, id: &RoundId, fetching: &Fetching) {
         let landed;
         let outcome = match fetching.ending {
-            Ending::Going => Outcome::Ok,
+            Ending::Going => Outcome::Ok, // Every block has landed: I4, MSG-21.
             Ending::Failing(why) => {
                 landed = fetching.landed_bits();
                 let settled = !fetching.errored || seeded(Fault::DoneSettledAfterError);
@@ -328,7 +332,7 @@ impl Producer<'_> {
         self.line.send(cx, Msg::TransferDone(done));
     }
 
-    /// Every block of an ended fetch goes to the consumer, back to the pool, or is lost to its job.
+    /// Every block of an ended fetch goes to the consumer, back to the pool (PD-5), or is lost to its job.
     fn settle_slots(&mut self, cx: &mut Cx<'_>, id: &RoundId, fetching: &Fetching) {
         if let Some(pool) = self.tables.pools.get_mut(&id.request) {
             pool.demand.remove(&id.round);
@@ -380,6 +384,7 @@ impl Producer<'_> {
 
 impl Fetching {
     fn new(cx: &Cx<'_>, msg: &Fetch<'_>, slots: Vec<Slot>, wanted: Option<Wanted>) -> Self {
+        // FR-15
         let wait = core::time::Duration::from_millis(u64::from(msg.wait_ms)).min(cx.config.timing.parked);
         let queue: Vec<u32> =
             (0u32..).zip(&slots).filter(|(_, slot)| **slot != Slot::Waiting).map(|(at, _)| at).collect();

@@ -21,6 +21,7 @@ impl Job {
         }
     }
 
+    /// SUP-12
     fn outcome(&self) -> StoreOutcome {
         match (self.delivered, self.failure) {
             (delivered, _) if delivered == self.total => StoreOutcome::Delivered,
@@ -32,7 +33,7 @@ impl Job {
 }
 
 impl Tables {
-    /// A round takes offered blocks. The match stops a pin's time to live.
+    /// A round takes offered blocks. The match stops a pin's time to live (PIN-3).
     pub(super) fn claim(&mut self, cx: &mut Cx<'_>, job: JobId, count: u32) {
         let Some(found) = self.jobs.get_mut(&job) else { return };
         found.offered -= count;
@@ -97,6 +98,7 @@ impl Tables {
         self.settle(cx, job);
     }
 
+    /// Tells a job's one result (I3), but not while a round reads it (I2, PD-6): what is read is claimed.
     fn settle(&mut self, cx: &mut Cx<'_>, job: JobId) {
         let over = self.jobs.get(&job).is_some_and(|found| found.offered == 0 && found.claimed == 0);
         if !over {

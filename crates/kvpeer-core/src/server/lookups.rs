@@ -1,4 +1,4 @@
-//! Lookups of a peer, answered by the block cache, which pins what it finds.
+//! Lookups of a peer, answered by the block cache, which pins what it finds (LKP-6).
 
 use alloc::vec::Vec;
 
@@ -56,15 +56,16 @@ impl Producer<'_> {
     /// Room for a lookup's pins; or what it counts as that it is answered with misses at once, if it counts.
     fn admit_lookup(&self, cx: &Cx<'_>, msg: &Lookup<'_>, id: &RoundId) -> Result<Pins, Option<Count>> {
         let limits = &cx.config.limits;
+        // PIN-5
         let closed = matches!(self.session.rounds.get(id), Some(Serving::Fetching(_)));
         if self.session.closing.is_some() || closed || msg.keys.is_empty() {
             return Err(None);
         }
         let room = self.session.lookups.len() < limits.lookups && self.admits_round(cx, id);
         if !room || !self.may_keep(cx, Pins::size(msg.keys)) {
-            return Err(Some(Count::Overloaded));
+            return Err(Some(Count::Overloaded)); // LKP-10
         }
-        Pins::new(msg.keys).map_err(|_| Some(Count::MalformedLookup))
+        Pins::new(msg.keys).map_err(|_| Some(Count::MalformedLookup)) // MSG-9
     }
 
     fn ask_cache(&self, cx: &mut Cx<'_>, probe: ProbeId, asked: &Asked) {
@@ -84,7 +85,7 @@ impl Producer<'_> {
         self.line.send(cx, Msg::LookupResp(resp));
     }
 
-    /// The block cache answers, in full or in part. A pin always gets its one result.
+    /// The block cache answers, in full or in part. A pin always gets its one result (I3).
     pub(crate) fn probed(&mut self, cx: &mut Cx<'_>, seq: u64, answer: Answer<'_>) {
         let Some(mut asked) = self.session.lookups.remove(&seq) else { return late(cx, answer.pin) };
         let probe = ProbeId { epoch: self.epoch, seq };
@@ -146,7 +147,7 @@ impl Producer<'_> {
         asked.pinned_at = asked.pinned_at.or(Some(cx.now));
     }
 
-    /// Sends what is settled from the first untold key on.
+    /// Sends what is settled from the first untold key on (LKP-7): each key is told once (LKP-9).
     fn tell_prefix(&mut self, cx: &mut Cx<'_>, asked: &mut Asked) {
         let settled = match asked.open.first() {
             Some(first) => first.0,
@@ -169,7 +170,7 @@ impl Producer<'_> {
         asked.told = settled;
     }
 
-    /// Pending keys are asked for again.
+    /// Pending keys are asked for again (LKP-6).
     pub(crate) fn probe_again(&mut self, cx: &mut Cx<'_>, probe: ProbeId) {
         let Some(mut asked) = self.session.lookups.remove(&probe.seq) else { return };
         asked.retry_due = Some(cx.arm(cx.now + cx.config.timing.probe_retry, Due::ProbeRetry(probe)));
@@ -177,7 +178,7 @@ impl Producer<'_> {
         self.session.lookups.insert(probe.seq, asked);
     }
 
-    /// Keys that are still pending are misses.
+    /// Keys that are still pending are misses (LKP-8).
     pub(crate) fn probe_timed_out(&mut self, cx: &mut Cx<'_>, probe: ProbeId) {
         let Some(mut asked) = self.session.lookups.remove(&probe.seq) else { return };
         asked.due = None;
@@ -211,7 +212,7 @@ impl Producer<'_> {
         }
     }
 
-    /// Ends the lookups of one round, or of all, unanswered.
+    /// Ends the lookups of one round, or of all, unanswered (LKP-12).
     pub(super) fn end_lookups(&mut self, cx: &mut Cx<'_>, of: impl Fn(&RoundId) -> bool) {
         let mine = self.session.lookups.iter().filter(|(_, asked)| of(&asked.id));
         let seqs: Vec<u64> = mine.map(|(seq, _)| *seq).collect();
@@ -234,7 +235,7 @@ impl Producer<'_> {
     }
 }
 
-/// A pin for a lookup that is over: nobody will fetch it.
+/// A pin for a lookup that is over: nobody will fetch it (ID-7, PIN-5).
 pub(crate) fn late(cx: &mut Cx<'_>, pin: Option<JobId>) {
     match pin {
         Some(job) => {
@@ -259,7 +260,7 @@ fn ascending<'a, T: Copy>(answers: &'a [T], copy: &'a mut Vec<T>, at: impl Fn(&T
     copy
 }
 
-/// Adds a pin for every hit on a key that is open and a block that is ours; returns how many.
+/// Adds a pin for every hit on a key that is open and a block that is ours (LKP-11); returns how many.
 fn put_down(asked: &mut Asked, job: JobId, hits: &[(KeyAt, BlockIdx)], cx: &mut Cx<'_>) -> u32 {
     let before = asked.pins.len();
     let mut open = asked.open.iter().peekable();

@@ -1,4 +1,4 @@
-//! The memory of ids whose supply is over: late fetches and stores of them fail at once.
+//! The memory of ids whose supply is over: late fetches and stores of them fail at once (PD-10).
 
 use kvpeer_wire::Failure;
 

@@ -65,7 +65,7 @@ pub(crate) struct Session {
     closing: Option<CloseReason>,
 }
 
-/// Whether a WRITE of this epoch ended in error. It never becomes clean again.
+/// Whether a WRITE of this epoch ended in error. It never becomes clean again (MSG-20).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 enum Writes {
     #[default]
@@ -73,7 +73,7 @@ enum Writes {
     Errored,
 }
 
-/// A round of a request on one session.
+/// A round of a request on one session. What is said of one does not touch another (I6, PIN-6).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct RoundId {
     pub(crate) request: RequestId,
@@ -103,7 +103,7 @@ pub(crate) struct Source {
     pub(crate) block: BlockIdx,
 }
 
-/// A live fetch. At any time: demanded = waiting + claimed + in flight + landed + lost.
+/// A live fetch. At any time: demanded = waiting + claimed + in flight + landed + lost (SUP-1).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Fetching {
     /// What an `await` fetch wants: its supply may come later, or go back to the pool.
@@ -189,7 +189,7 @@ pub(crate) struct Asked {
     retry_due: Option<Time>,
 }
 
-/// Supply of one request, for whoever is bound to it.
+/// Supply of one request (PD-1), for whoever is bound to it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Pool {
     pub(crate) holder: Holder,
@@ -203,7 +203,7 @@ pub(crate) struct Pool {
     due: Option<Time>,
 }
 
-/// To whom a pool belongs.
+/// To whom a pool belongs: to one session at most (PD-12).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Holder {
     Unbound,
@@ -265,6 +265,7 @@ impl Probing {
 }
 
 impl Session {
+    /// ID-6: for WRITEs and lookups alike.
     fn mint(&mut self) -> u64 {
         let seq = self.next_seq;
         self.next_seq = self.next_seq.saturating_add(1);

@@ -62,7 +62,7 @@ impl Pool {
         self.supply.insert((KeyBuf::from(key), job), block);
     }
 
-    /// Whether a consumer that the engine names agrees with the one it named before and with the holder.
+    /// Whether a consumer that the engine names agrees with the one it named before and with the holder (PD-3).
     fn may_go_to(&self, named: Option<&PeerId>, holder: Option<&PeerId>) -> bool {
         let Some(named) = named else { return true };
         self.consumer.as_ref().is_none_or(|before| before == named)
@@ -96,7 +96,7 @@ impl Pool {
 }
 
 impl Tables {
-    /// Offers blocks, or refuses and changes nothing.
+    /// Offers blocks, or refuses and changes nothing (CMD-4).
     pub(crate) fn store(&mut self, cx: &mut Cx<'_>, offered: Offered<'_>) -> Result<Stored, Misuse> {
         let Offered { job, request, keys, blocks, consumer, holder } = offered;
         check_keys(keys, blocks.len(), cx.config.limits.keys)?;
@@ -109,7 +109,7 @@ impl Tables {
         }
         let finished = pool.is_some_and(|pool| pool.intake == Intake::Finished);
         if finished || self.over.get(request.as_str()).is_some() {
-            let outcome = StoreOutcome::Failed(StoreFailure::SupplyOver);
+            let outcome = StoreOutcome::Failed(StoreFailure::SupplyOver); // PD-10
             cx.tell(Event::StoreFinished { job, outcome });
             return Ok(Stored::Over);
         }
@@ -151,7 +151,7 @@ impl Tables {
         Ok(stored)
     }
 
-    /// Announces a request that this node will produce; its id's past is forgotten.
+    /// Announces a request that this node will produce; its id's past is forgotten (PD-11).
     pub(crate) fn open(
         &mut self,
         cx: &mut Cx<'_>,
@@ -189,7 +189,7 @@ impl Tables {
         unbound.into_iter().for_each(|id| self.end_pool(cx, &id, Some(why), None));
     }
 
-    /// Binds a pool, which may be new, to the session that fetches it; or says why not.
+    /// Binds a pool, which may be new, to the session that fetches it (PD-2); or says why not (PD-3, PD-10).
     pub(super) fn bind(
         &mut self,
         cx: &mut Cx<'_>,
@@ -244,7 +244,7 @@ impl Tables {
         }
     }
 
-    /// The pool's time is up: nobody claimed it, or its binding has neither demand nor supply.
+    /// The pool's time is up: nobody claimed it (PD-7), or its binding has neither demand nor supply (PD-4).
     pub(crate) fn reap(&mut self, cx: &mut Cx<'_>, id: &RequestId) {
         let Some(pool) = self.pools.get_mut(id) else { return };
         pool.due = None;
@@ -285,7 +285,7 @@ impl Tables {
         }
     }
 
-    /// The producer side of a request is over: no more stores come. Returns whose demand has to be told.
+    /// The producer side of a request is over: no more stores come (PD-9). Returns whose demand has to be told.
     pub(crate) fn finish(
         &mut self,
         cx: &mut Cx<'_>,
@@ -309,7 +309,7 @@ impl Tables {
         demand
     }
 
-    /// The holder needs no more of it: what is offered is unclaimed, live demand runs to its own end.
+    /// The holder needs no more of it: what is offered is unclaimed, live demand runs to its own end (SUP-17).
     pub(super) fn release_pool(&mut self, cx: &mut Cx<'_>, id: &RequestId, epoch: Epoch, peer: &PeerId) {
         let Some(pool) = self.pools.get_mut(id) else { return };
         let theirs = match pool.holder {
@@ -327,7 +327,7 @@ impl Tables {
         self.tend(cx, id);
     }
 
-    /// Takes what nobody has claimed out of the offer; says whether there was such a store.
+    /// Takes what nobody has claimed out of the offer (CMD-8, SUP-13, SUP-14); says whether there was such a store.
     pub(crate) fn withdraw(
         &mut self,
         cx: &mut Cx<'_>,

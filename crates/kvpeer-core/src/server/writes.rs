@@ -13,7 +13,7 @@ use crate::faults::{Fault, seeded};
 use crate::{Action, BlockIdx, CloseReason, Count, StoreFailure, TransferEnd, XferId};
 
 impl Producer<'_> {
-    /// Posts what fits into the window.
+    /// Posts what fits into the window (SUP-3, LIM-5).
     pub(super) fn post(&mut self, cx: &mut Cx<'_>) {
         let over = self.session.closing.is_some() || self.session.writes == Writes::Errored;
         if over && !seeded(Fault::WriteWhileClosing) {
@@ -77,21 +77,21 @@ impl Producer<'_> {
                 self.session.writes = Writes::Errored;
                 Some(CloseReason::DataPlane)
             }
-            // Proves nothing before its right reports closed: see `fenced`.
+            // Proves nothing before its right reports closed (SUP-9): see `fenced`.
             TransferEnd::Fenced => return None,
         };
         self.end_write(cx, seq, end);
         verdict
     }
 
-    /// The deadline of a WRITE has passed; the WRITE itself goes on.
+    /// The deadline of a WRITE has passed; the WRITE itself goes on (SUP-10).
     pub(crate) fn write_timed_out(&mut self, seq: u64) {
         if let Some(xfer) = self.session.xfers.get_mut(&seq) {
             xfer.due = None;
         }
     }
 
-    /// Every WRITE that has not ended is over: its right is closed, nothing reads its source any more.
+    /// Every WRITE that has not ended is over: its right is closed, nothing reads its source any more (SUP-9).
     pub(crate) fn fenced(&mut self, cx: &mut Cx<'_>) {
         let seqs: Vec<u64> = self.session.xfers.keys().copied().collect();
         seqs.into_iter().for_each(|seq| self.end_write(cx, seq, TransferEnd::Fenced));
@@ -110,7 +110,7 @@ impl Producer<'_> {
                 fetching.mark(&xfer, Slot::Landed);
                 None
             }
-            // Dropped because the round is ending anyway: its blocks are as they were before.
+            // Dropped because the round is ending anyway: its blocks are as they were before (SUP-8).
             TransferEnd::NotPosted if fetching.ending != Ending::Going => {
                 fetching.mark(&xfer, Slot::Claimed);
                 None
