@@ -91,6 +91,7 @@ fn fingerprint(pairs: &[(String, String)]) -> Result<FingerprintBuf, Stopped> {
     Ok(fingerprint)
 }
 
+/// HS-14: who is not on loopback hears what that means.
 fn warn(listen: SocketAddr, provider: Provider) {
     if !listen.ip().to_canonical().is_loopback() {
         say::warning(format_args!(

@@ -128,7 +128,7 @@ impl Default for Timing {
     }
 }
 
-/// How much may be kept, and how much is done in one call.
+/// How much may be kept (I7, LIM-1), and how much is done in one call (LIM-5).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Limits {
     /// Peers with a link.

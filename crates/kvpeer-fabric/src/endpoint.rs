@@ -87,7 +87,7 @@ impl Endpoint {
         let exposed = exposed.min(memory.len());
         let depth = window as usize + QUEUE_SLACK;
         for _ in 0..KEY_ATTEMPTS {
-            let key = random_key()? & domain.key_mask();
+            let key = random_key()? & domain.key_mask(); // HS-13
             let (mut raw, mut call) = (ptr::null_mut(), ptr::null());
             // SAFETY: the domain is open. The memory stays mapped while `memory` lives (promised by `Memory`),
             // which is until the registration is closed: see `close` and the field order. The out-pointers are
@@ -270,7 +270,7 @@ impl Endpoint {
     }
 
     /// Closes the endpoint, then its queue without reading it, then registration and address table. Answers
-    /// whether it is proved that nothing lands through it any more.
+    /// whether it is proved that nothing lands through it any more (END-11).
     ///
     /// The order is what makes it safe: a closed endpoint is the fence (measured: 0 bytes land afterwards, while
     /// a closed memory key alone lets all of them land), and libfabric 1.17 crashes if the queue is read after

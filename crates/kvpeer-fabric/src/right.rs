@@ -121,6 +121,7 @@ impl Right {
         if src.len() != dst.len() {
             return Err(Refusal::LengthMismatch { src: src.len(), dst: dst.len() });
         }
+        // SUP-4
         if let Some(&index) = src.iter().find(|index| **index >= rules.num_blocks) {
             return Err(Refusal::SourceOutOfRange { index });
         }
@@ -215,7 +216,7 @@ impl Right {
         };
     }
 
-    /// Closes the endpoint, and only then reports what had not ended, and the fence.
+    /// Closes the endpoint, and only then reports what had not ended, and the fence (END-10).
     pub(crate) fn close(mut self, out: &mut Vec<FabricEvent>) {
         let right = self.id;
         let fenced = match self.stage {

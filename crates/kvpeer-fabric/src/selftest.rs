@@ -1,7 +1,7 @@
 //! Before a provider carries data it must show that its completions tell the truth.
 //!
 //! Two endpoints of our own, scratch memory: each write's bytes must be at the target when, and not merely
-//! after, its success completion arrives. There are libfabric providers that fail this (see `Provider`).
+//! after, its success completion arrives (SUP-5). There are libfabric providers that fail this (see `Provider`).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;

@@ -1,6 +1,6 @@
 //! The accounts of one right: which transfers wait, are in flight or have ended, and what they report.
 //!
-//! Pure bookkeeping without libfabric. Its law: each admitted transfer ends exactly once, and only when none of
+//! Pure bookkeeping without libfabric. Its law: each admitted transfer ends exactly once (SUP-6), and only when none of
 //! its parts is in flight.
 
 use std::collections::{HashMap, VecDeque};

@@ -48,7 +48,7 @@ impl Inbound {
         Self::Stranger(FrameReader::new(limits.early_frame))
     }
 
-    /// Our `connect_ack` is on its way: the peer may send large frames.
+    /// Our `connect_ack` is on its way: the peer may send large frames (FR-6).
     pub(crate) fn trust(&mut self, limits: &Limits) {
         *self = match std::mem::replace(self, Self::Deaf) {
             Self::Stranger(mut reader) => {

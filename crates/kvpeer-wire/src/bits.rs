@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A borrowed bit set: `count` bits in `ceil(count / 8)` bytes, unused high bits zero.
+/// A borrowed bit set: `count` bits in `ceil(count / 8)` bytes, unused high bits zero (FR-13).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Bits<'a> {
     count: u32,

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Block indexes of one message: a contiguous run of `u32`.
+/// Block indexes of one message: a contiguous run of `u32` (FR-12).
 #[derive(Clone, Copy)]
 pub struct Blocks<'a>(Run<'a>);
 

@@ -1,4 +1,4 @@
-//! Every number on the wire that stands for a name. A number is never used again for something else.
+//! Every number on the wire that stands for a name. A number is never used again for something else (FR-7, MSG-1).
 
 use core::num::NonZeroU8;
 

@@ -8,7 +8,8 @@ use crate::DecodeError;
 /// The longest key, in bytes.
 pub const MAX_KEY_LEN: usize = 64;
 
-/// Names a block's content: 1 to [`MAX_KEY_LEN`] opaque bytes, typically a 32-byte hash and a 4-byte group index.
+/// Names a block's content: 1 to [`MAX_KEY_LEN`] opaque bytes (FR-14), typically a 32-byte hash and a 4-byte group
+/// index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key<'a>(&'a [u8]);
 

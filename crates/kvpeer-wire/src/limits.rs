@@ -1,6 +1,6 @@
 //! How much a peer's bytes may ask for.
 
-/// Bounds that are applied while frames are read and decoded, before anything else is done with them.
+/// Bounds that are applied while frames are read and decoded, before anything else is done with them (FR-11).
 ///
 /// The types have bounds of their own ([`MAX_KEY_LEN`](crate::MAX_KEY_LEN),
 /// [`MAX_METADATA_LEN`](crate::MAX_METADATA_LEN), [`MAX_NAME_LEN`](crate::MAX_NAME_LEN)): a limit above those

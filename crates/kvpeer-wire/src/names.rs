@@ -27,7 +27,7 @@ macro_rules! name {
         pub struct $name<'a>(&'a str);
 
         impl<'a> $name<'a> {
-            /// Checks the length: 1 to [`MAX_NAME_LEN`] bytes.
+            /// Checks the length: 1 to [`MAX_NAME_LEN`] bytes (ID-1, ID-8).
             pub fn new(name: &'a str) -> Result<Self, NameError> {
                 match name.len() {
                     0 => Err(NameError::Empty),

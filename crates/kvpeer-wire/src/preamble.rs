@@ -1,4 +1,4 @@
-//! The first eight bytes of each direction, and what they settle.
+//! The first eight bytes of each direction, and what they settle (FR-2).
 
 /// The length of a preamble, in bytes.
 pub const PREAMBLE_LEN: usize = 8;
@@ -22,7 +22,7 @@ pub struct Preamble {
     max: Version,
 }
 
-/// Why eight bytes are no preamble.
+/// Why eight bytes are no preamble (FR-3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PreambleError {
     /// The stream does not begin with [`MAGIC`]: something else than kvpeer is at the other end.

@@ -81,7 +81,7 @@
 //! | driver | for | waits | limit |
 //! |---|---|---|---|
 //! | [`Node::spawn`] (recommended) | any engine; threads or any async runtime | the node's own thread sleeps; calls return [`Ticket`]s at once | none: heartbeats leave and WRITEs land whatever the engine does |
-//! | [`Node::tick`] | a scheduler's own loop | never | a step must not take longer than peers wait for a heartbeat (10 s by default), and nothing moves between ticks |
+//! | [`Node::tick`] | a scheduler's own loop | never | a step must not take longer than peers wait for a heartbeat (10 s by default; LIV-4), and nothing moves between ticks |
 //! | `aio::Client` (feature `tokio`) | async code that wants jobs as futures | awaits | as `spawn`, on which it stands |
 //! | [`Polled`] | own planes and own loop, around the bare [`core::Endpoint`] | never | as the loop's |
 //!

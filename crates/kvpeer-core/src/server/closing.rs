@@ -95,7 +95,7 @@ impl Producer<'_> {
     }
 
     /// Of a fetch that has WRITEs out: nothing waits any more, and what no WRITE reads is free at once, whether or not
-    /// the right can be fenced.
+    /// the right can be fenced (END-14).
     fn lose_unread(&mut self, cx: &mut Cx<'_>, id: &RoundId, reason: CloseReason) {
         let due = Due::CancelRetry(self.epoch, id.request.clone(), id.round);
         let Some(fetching) = self.session.fetching(id) else { return };

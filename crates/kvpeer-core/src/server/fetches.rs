@@ -200,7 +200,7 @@ impl Producer<'_> {
     pub(crate) fn abort_fetch(&mut self, cx: &mut Cx<'_>, msg: &AbortFetch<'_>) {
         let id = RoundId { request: RequestId::from(msg.request), round: msg.round };
         let Some(fetching) = self.session.fetching(&id) else {
-            cx.count(Count::UnknownRound);
+            cx.count(Count::UnknownRound); // MSG-11
             if !seeded(Fault::UnknownAbortUnanswered) {
                 self.ack(cx, msg.request, msg.round);
             }
@@ -208,7 +208,7 @@ impl Producer<'_> {
         };
         match fetching.ending {
             Ending::Aborted if seeded(Fault::SecondAck) => return self.ack(cx, msg.request, msg.round),
-            Ending::Aborted => return,
+            Ending::Aborted => return, // MSG-19
             Ending::Going | Ending::Failing(_) | Ending::Silent(_) => {}
         }
         self.set_ending(cx, &id, Ending::Aborted);

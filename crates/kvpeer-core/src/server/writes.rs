@@ -15,6 +15,7 @@ use crate::{Action, BlockIdx, CloseReason, Count, StoreFailure, TransferEnd, Xfe
 impl Producer<'_> {
     /// Posts what fits into the window (SUP-3, LIM-5).
     pub(super) fn post(&mut self, cx: &mut Cx<'_>) {
+        // SUP-7, I8: nothing new for a peer that is over.
         let over = self.session.closing.is_some() || self.session.writes == Writes::Errored;
         if over && !seeded(Fault::WriteWhileClosing) {
             return;
@@ -58,7 +59,7 @@ impl Producer<'_> {
         let xfer = XferId { epoch: self.epoch, seq };
         let due = Some(cx.arm(cx.now + cx.config.timing.write, Due::Write(xfer)));
         self.session.xfers.insert(seq, Xfer { id: id.clone(), from, to, due });
-        cx.act(Action::Write { xfer, src: &src, dst: &dst });
+        cx.act(Action::Write { xfer, src: &src, dst: &dst }); // SUP-6
         more
     }
 
@@ -140,6 +141,7 @@ impl Producer<'_> {
         self.post(cx);
     }
 
+    /// A round, and none of its neighbours, fails with its WRITE (SUP-8, I9).
     fn fail_write(&mut self, cx: &mut Cx<'_>, id: &RoundId) {
         if self.session.fetching(id).is_some_and(|fetching| fetching.ending == Ending::Going) {
             self.set_ending(cx, id, Ending::Failing(Failure::WriteFailed));

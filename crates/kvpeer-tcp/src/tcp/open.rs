@@ -79,7 +79,7 @@ impl Tcp {
         let _ = stream.set_nodelay(true);
         peer.set_ip(peer.ip().to_canonical());
         let mut conn = Conn::new(stream, peer, slot, Inbound::new(&self.config.limits));
-        conn.queue.tail(&mut self.buffers).extend_from_slice(&Preamble::OURS.to_bytes());
+        conn.queue.tail(&mut self.buffers).extend_from_slice(&Preamble::OURS.to_bytes()); // FR-1
         self.conns.insert(id, conn);
         self.mark_dirty(id);
         // What the poller said about this socket before it was known as a connection went unheard.

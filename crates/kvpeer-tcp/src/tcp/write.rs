@@ -30,7 +30,7 @@ impl Tcp {
         self.bound_queue(id);
     }
 
-    /// Flushes early what has become much, and ends the connection when it is too much even so.
+    /// Flushes early what has become much, and ends the connection when it is too much even so (LIM-2).
     fn bound_queue(&mut self, id: SourceId) {
         let limit = self.config.send_queue_bytes;
         let Some(conn) = self.conns.get(&id) else { return };

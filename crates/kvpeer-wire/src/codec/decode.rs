@@ -24,7 +24,8 @@ pub enum Decoded<'a> {
 }
 
 impl<'a> Msg<'a> {
-    /// Reads the message of kind `kind` whose body is `body`; it borrows from `body`, nothing is allocated.
+    /// Reads the message of kind `kind` whose body is `body` (FR-10); it borrows from `body`, nothing is allocated
+    /// (FR-11).
     /// Bytes after the last field that this version knows are ignored.
     ///
     /// # Errors
@@ -36,7 +37,7 @@ impl<'a> Msg<'a> {
         }
         match Kind::from_number(kind) {
             Some(kind) => Decoder { fields: Fields::new(kind, body), limits }.msg(kind).map(Decoded::Msg),
-            None if kind >= FIRST_SKIPPABLE_KIND => Ok(Decoded::Skipped { kind }),
+            None if kind >= FIRST_SKIPPABLE_KIND => Ok(Decoded::Skipped { kind }), // FR-8
             None => Err(DecodeError::UnknownKind { kind }),
         }
     }

@@ -13,7 +13,8 @@ use crate::{Blocks, Kind};
 ///
 /// A later minor version appends fields: it puts those of each version into one struct and reads the structs in
 /// the order of their versions, first the [`required`](Self::required) ones of version 1, then the
-/// [`appended`](Self::appended) ones. What remains at the end are fields of a newer version; nobody looks at them.
+/// [`appended`](Self::appended) ones. What remains at the end are fields of a newer version; nobody looks at them
+/// (FR-9).
 pub(super) struct Fields<'a> {
     kind: Kind,
     rest: &'a [u8],

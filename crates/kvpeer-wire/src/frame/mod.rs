@@ -1,4 +1,4 @@
-//! A stream of bytes as frames.
+//! A stream of bytes as frames (FR-4).
 
 mod reader;
 

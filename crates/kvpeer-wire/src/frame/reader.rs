@@ -197,6 +197,7 @@ impl FrameReader {
         let arrived = &self.buffer[self.start..self.filled];
         let Some((length, content)) = arrived.split_first_chunk::<LENGTH_LEN>() else { return Ok(None) };
         let len = u32::from_le_bytes(*length);
+        // FR-5: refused by its claim, before it takes memory.
         if len > self.limit {
             return Err(FrameError::TooLong { len, limit: self.limit });
         }

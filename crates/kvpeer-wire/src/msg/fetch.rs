@@ -17,7 +17,7 @@ pub struct Fetch<'a> {
     pub wait_ms: u32,
 }
 
-/// Keys and their destination blocks, as many of the one as of the other.
+/// Keys and their destination blocks, as many of the one as of the other (FR-14).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Demand<'a> {
     keys: Keys<'a>,

@@ -18,7 +18,7 @@ pub struct NodeConfig {
     /// The advertised identity, by which peers know this node. `None`: the control plane's own address.
     pub peer_id: Option<PeerId>,
     /// Larger is newer: tells this process from an earlier one of the same identity. `None`: the wall clock in
-    /// microseconds, now.
+    /// microseconds, now (ID-4).
     pub incarnation: Option<u64>,
     /// From where this node can be reached.
     pub reach: Reach,

@@ -12,9 +12,9 @@ use kvpeer_wire::RegionInfo;
 /// bring about is reported by a later [`progress`](Self::progress).
 ///
 /// Two promises carry the whole protocol:
-/// - `Transfer{Done}` means that all blocks are written **and visible** at the peer;
+/// - `Transfer{Done}` means that all blocks are written **and visible** at the peer (SUP-5);
 /// - `RightClosed{fenced: true}` means that no WRITE of the peer can land through this right any more, and that
-///   none of ours reads its source.
+///   none of ours reads its source (END-11).
 ///
 /// On drop everything is closed as if by `close_right`, before the region is let go.
 pub trait DataPlane: Send {
@@ -31,7 +31,7 @@ pub trait DataPlane: Send {
     fn cancel(&mut self, xfer: XferId);
 
     /// Closes a right in any state. All its WRITEs that have not ended are reported as `Fenced`, none of them
-    /// earlier than it is true, and then `RightClosed`.
+    /// earlier than it is true, and then `RightClosed` (END-10).
     fn close_right(&mut self, epoch: Epoch);
 
     /// Does about `budget` steps of what there is to do, without waiting, and appends what happened.
