@@ -127,6 +127,6 @@ pub enum TransferEnd {
     NotPosted,
     /// It failed; its destination is in doubt, its source is not read any more.
     Errored,
-    /// Its right was closed under it.
+    /// Its right was closed under it. It is never settled (END-12).
     Fenced,
 }

@@ -1,7 +1,7 @@
 //! The accounts of one right: which transfers wait, are in flight or have ended, and what they report.
 //!
-//! Pure bookkeeping without libfabric. Its law: each admitted transfer ends exactly once (SUP-6), and only when none of
-//! its parts is in flight.
+//! Pure bookkeeping without libfabric. Its law: each admitted transfer ends exactly once (SUP-6), and only when none
+//! of its parts is in flight.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;

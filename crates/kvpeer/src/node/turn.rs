@@ -3,7 +3,8 @@
 //! A turn belongs to a *batch*: everything that had arrived by one moment, at which the control plane was polled.
 //! It is drained in order (messages and the answers they cause, the data plane's facts, their answers), over
 //! several turns when there is much; then comes the batch's one Tick, which carries that moment. So no deadline
-//! is ever judged before what arrived in time (TMR-2), and since a batch has an end, no flood keeps it from being judged.
+//! is ever judged before what arrived in time (TMR-2), and since a batch has an end, no flood keeps it from being
+//! judged.
 
 use std::time::{Duration, Instant};
 
