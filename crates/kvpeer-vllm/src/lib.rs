@@ -3,8 +3,11 @@
 //! [`wire`] is the format of vLLM 0.33.0's control plane: msgpack maps, byte for byte as vLLM writes them. Bytes of
 //! a peer are hostile until they are decoded: each payload is a legal message, one of a type that vLLM would pass
 //! over, or an error with a name, within [`Limits`](kvpeer_wire::Limits).
+//!
+//! [`dialect`] is what one connection needs to speak it: kvpeer's messages in and out, without I/O.
 #![forbid(unsafe_code)]
 
+pub mod dialect;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 #[cfg(feature = "proptest")]
