@@ -5,7 +5,7 @@ use kvpeer_wire::{
     TransferDone,
 };
 
-use super::{Consumer, Fetching, Load, LoadState, RequestState, Tables, wait_ms};
+use super::{Consumer, Fetching, Load, LoadState, Patience, RequestState, Tables, wait_ms};
 use crate::block_set::NotAdded;
 use crate::cx::Cx;
 use crate::deadlines::Due;
@@ -117,7 +117,7 @@ impl Consumer<'_> {
             round,
             parked_until: cx.now + wait + cx.config.timing.parked_slack,
             landed: 0,
-            parked: false,
+            patience: Patience::Unsaid,
             due: Some(cx.arm(cx.now + cx.config.timing.load, Due::Load(job))),
         });
     }
@@ -144,17 +144,16 @@ impl Consumer<'_> {
         let Some(load) = self.tables.loads.get_mut(&job) else { return };
         let LoadState::Fetching(fetching) = &mut load.state else { return };
         let grew = msg.landed > fetching.landed && msg.landed as usize <= load.blocks.len();
-        let was_parked = core::mem::replace(&mut fetching.parked, msg.parked > 0);
+        let met = fetching.patience.hear(msg.parked);
         if grew {
             fetching.landed = msg.landed;
         }
         // LOAD-8
         let patience = cx.now + cx.config.timing.load;
-        let at = match (fetching.parked, grew || was_parked) {
-            (true, true) => patience.max(fetching.parked_until),
-            (true, false) => fetching.parked_until,
-            (false, true) => patience,
-            (false, false) => return,
+        let at = match fetching.patience {
+            Patience::ForSupply => fetching.parked_until,
+            Patience::ForTransfer if grew || met => patience,
+            Patience::ForTransfer | Patience::Unsaid => return,
         };
         cx.rearm(&mut fetching.due, at, Due::Load(job));
     }
@@ -236,6 +235,18 @@ impl Consumer<'_> {
             LoadState::Aborting { why, .. } => Some(*why),
             LoadState::Held { .. } | LoadState::Fetching(_) | LoadState::Quarantined { .. } => None,
         }
+    }
+}
+
+impl Patience {
+    /// Takes in whether blocks wait for supply; says whether the last of them has just got it.
+    fn hear(&mut self, parked: u32) -> bool {
+        let before = *self;
+        *self = match (before, parked) {
+            (Patience::Unsaid | Patience::ForSupply, 1..) => Patience::ForSupply,
+            (Patience::Unsaid | Patience::ForSupply, 0) | (Patience::ForTransfer, _) => Patience::ForTransfer,
+        };
+        before == Patience::ForSupply && *self == Patience::ForTransfer
     }
 }
 

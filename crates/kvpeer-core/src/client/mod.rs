@@ -106,8 +106,18 @@ pub(crate) struct Fetching {
     /// How long parked demand may wait, from the sending of the fetch.
     parked_until: Time,
     landed: u32,
-    parked: bool,
+    patience: Patience,
     pub(crate) due: Option<Time>,
+}
+
+/// What a sent fetch waits for, by what its producer says. Supply is waited for once: a producer cannot prolong a
+/// load by parking it again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Patience {
+    /// The producer has not said anything.
+    Unsaid,
+    ForSupply,
+    ForTransfer,
 }
 
 /// The client role on one link: borrows only what it changes.

@@ -50,11 +50,15 @@ impl Endpoint {
         }
     }
 
+    /// Whether a load, a store or a pin of this id lives.
+    pub(super) fn is_job(&self, job: JobId) -> bool {
+        self.client.loads.contains_key(&job) || self.server.jobs.contains_key(&job)
+    }
+
     fn new_job(&self, job: JobId) -> Result<(), Misuse> {
         self.running()?;
         // CMD-5: quarantined loads are among them.
-        let in_use = self.client.loads.contains_key(&job) || self.server.jobs.contains_key(&job);
-        if in_use { Err(Misuse::JobInUse) } else { Ok(()) }
+        if self.is_job(job) { Err(Misuse::JobInUse) } else { Ok(()) }
     }
 
     fn open(&mut self, request: RequestName<'_>, part: Part<'_>, out: &mut dyn Sink) -> Result<(), Misuse> {

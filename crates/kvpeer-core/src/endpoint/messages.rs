@@ -208,15 +208,16 @@ impl Endpoint {
     }
 
     pub(super) fn probed(&mut self, probe: ProbeId, answer: Answer<'_>, out: &mut dyn Sink) {
-        // A load's id cannot be a pin's (LKP-11); and a pin for a link that is gone still gets its result (ID-7).
-        let in_use = answer.pin.is_some_and(|job| self.client.loads.contains_key(&job));
-        let answer = match in_use {
-            true => {
-                out.count(Count::BadAnswer);
-                Answer { pin: None, ..answer }
-            }
-            false => answer,
-        };
+        // A live job's id cannot be a pin's: it would get two results (LKP-11). Another pin gets its one, even if its link
+        // is gone (ID-7).
+        let in_use = answer.pin.is_some_and(|job| self.is_job(job));
+        let answer = if in_use { Answer { pin: None, ..answer } } else { answer };
+        let asked =
+            self.links.get(&probe.epoch).is_some_and(|link| link.server.lookups.contains_key(&probe.seq));
+        if in_use && (answer.hits.is_empty() || !asked) {
+            // Hits without a pin on a live lookup count as well, where they become misses.
+            out.count(Count::BadAnswer);
+        }
         let known = self.producer(probe.epoch, out, |producer, cx| producer.probed(cx, probe.seq, answer));
         if known.is_none() {
             late(&mut self.cx(out), answer.pin);

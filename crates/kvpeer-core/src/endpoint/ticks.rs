@@ -138,7 +138,8 @@ impl Endpoint {
         if cx.now.since(link.line.last_sent()) >= every && !seeded(Fault::NoHeartbeat) {
             link.line.ping(&mut cx); // LIV-1
         }
-        let at = (link.line.last_sent() + every).max(cx.now + every / 2);
+        let since = if seeded(Fault::NoHeartbeat) { cx.now } else { link.line.last_sent() };
+        let at = since + every;
         link.pulse.heartbeat_due = Some(cx.arm(at, Due::Heartbeat(epoch)));
     }
 
@@ -149,8 +150,8 @@ impl Endpoint {
         let theirs = link.announced.as_ref().map_or(core::time::Duration::ZERO, |it| it.heartbeat);
         let at = link.line.last_heard() + self.config.timing.dead.max(theirs * 5);
         // LIV-3, TMR-2: what came after this Tick's moment is not read yet, and is no silence.
-        if at > by || seeded(Fault::DeadNeverNoticed) {
-            let at = at.max(by + self.config.timing.dead);
+        let at = if seeded(Fault::DeadNeverNoticed) { by + self.config.timing.dead } else { at };
+        if at > by {
             link.pulse.dead_due = Some(self.deadlines.arm(at, Due::Dead(epoch)));
         } else {
             self.end(epoch, CloseReason::Silent, out);

@@ -118,9 +118,6 @@ impl Producer<'_> {
 
     /// Puts down the pins of one answer, or gives them up at once where they have no place.
     fn pin(&mut self, cx: &mut Cx<'_>, asked: &mut Asked, job: JobId, hits: &[(KeyAt, BlockIdx)]) {
-        if self.tables.jobs.contains_key(&job) {
-            return cx.count(Count::BadAnswer);
-        }
         let room = self.session.pinned + hits.len() <= cx.config.limits.pinned_blocks;
         let total = if room {
             put_down(asked, job, hits, cx)
