@@ -2,8 +2,8 @@
 
 use crate::prelude::*;
 
-/// A1 · guards I1, I2, I5: an abort is acknowledged only when its WRITEs are terminal, however long that takes; until
-/// then the source stays pinned and the destination reserved.
+/// A1 · guards I1, I2, I5, SUP-11: an abort is acknowledged only when its WRITEs are terminal, however long that takes;
+/// until then the source stays pinned and the destination reserved.
 #[test]
 fn a01_ack_waits_for_the_write() {
     let mut w = World::pair_with(|_, config| config.timing.abort_ack = 60.s());
@@ -35,8 +35,8 @@ fn a01_ack_waits_for_the_write() {
     w.end();
 }
 
-/// A2 · guards I1: the consumer's own ack timer frees nothing. The load fails, so that the engine can go on; the block
-/// is quarantined until our endpoint is closed.
+/// A2 · guards I1, LOAD-1, LOAD-10: the consumer's own ack timer frees nothing. The load fails, so that the engine can
+/// go on; the block is quarantined until our endpoint is closed.
 #[test]
 fn a02_ack_timer_quarantines() {
     let (mut w, load, store, write) = in_flight();
@@ -60,8 +60,8 @@ fn a02_ack_timer_quarantines() {
     w.end();
 }
 
-/// A3 · guards I6: a round's number is not used again, so the ack of an old abort cannot fail the next load of the
-/// same request.
+/// A3 · guards I6, ID-9, MSG-12: a round's number is not used again, so the ack of an old abort cannot fail the next
+/// load of the same request.
 #[test]
 fn a03_old_ack_does_not_fail_the_next_load() {
     let (mut w, first, _, write) = in_flight();
@@ -86,7 +86,8 @@ fn a03_old_ack_does_not_fail_the_next_load() {
     w.end();
 }
 
-/// A5 · guards I5, I1: an errored WRITE does not make its round quiet: the ack waits for the others, and is not settled.
+/// A5 · guards I5, I1, MSG-20: an errored WRITE does not make its round quiet: the ack waits for the others, and is not
+/// settled.
 #[test]
 fn a05_errored_is_not_quiet() {
     let (mut w, load, _, [first, second]) = two_in_flight();
@@ -106,7 +107,8 @@ fn a05_errored_is_not_quiet() {
     w.end();
 }
 
-/// A7 · guards I5: what an ack means belongs to the version. A peer that speaks another one is refused, not trusted.
+/// A7 · guards I5, FR-2: what an ack means belongs to the version. A peer that speaks another one is refused, not
+/// trusted.
 #[test]
 fn a07_other_versions_are_refused() {
     let mut w = World::strangers(1);
@@ -117,8 +119,8 @@ fn a07_other_versions_are_refused() {
     w.end();
 }
 
-/// A8 · guards I5: a repeated abort neither restarts the drain nor brings a second ack; one after the ack is answered
-/// and leaves no state.
+/// A8 · guards I5, MSG-11, MSG-19: a repeated abort neither restarts the drain nor brings a second ack; one after the
+/// ack is answered and leaves no state.
 #[test]
 fn a08_repeated_abort() {
     let mut w = World::strangers(1);
@@ -143,7 +145,7 @@ fn a08_repeated_abort() {
     w.end();
 }
 
-/// A9 · guards I5, I7: an abort of a round that never was is acknowledged at once, and leaves nothing.
+/// A9 · guards I5, I7, MSG-11: an abort of a round that never was is acknowledged at once, and leaves nothing.
 #[test]
 fn a09_unknown_abort_is_acknowledged() {
     let mut w = World::strangers(1);
@@ -156,8 +158,8 @@ fn a09_unknown_abort_is_acknowledged() {
     w.end();
 }
 
-/// A10 · guards I5, I2: what is stored for a round that was aborted is not written, and not lost either: it waits for
-/// the next round.
+/// A10 · guards I5, I2, PD-5: what is stored for a round that was aborted is not written, and not lost either: it waits
+/// for the next round.
 #[test]
 fn a10_store_after_the_abort() {
     let mut w = pd();
@@ -177,7 +179,7 @@ fn a10_store_after_the_abort() {
     w.end();
 }
 
-/// A10 · guards I3: when the request is over, too, the late store fails at once.
+/// A10 · guards I3, SUP-16, PD-10: when the request is over, too, the late store fails at once.
 #[test]
 fn a10_store_after_the_finish() {
     let mut w = pd();
@@ -191,8 +193,8 @@ fn a10_store_after_the_finish() {
     w.end();
 }
 
-/// A11 · guards I5, I7: aborting is the core's work, whatever the data plane can do: one that cancels nothing is asked
-/// again and again, and the ack comes when the WRITE ends by itself.
+/// A11 · guards I5, I7, SUP-11: aborting is the core's work, whatever the data plane can do: one that cancels nothing
+/// is asked again and again, and the ack comes when the WRITE ends by itself.
 #[test]
 fn a11_a_plane_that_cancels_nothing() {
     let (mut w, load, _, write) = in_flight();
@@ -209,8 +211,8 @@ fn a11_a_plane_that_cancels_nothing() {
     w.end();
 }
 
-/// A12 · guards I4: a failed load publishes nothing but what its result lists. After an abort that is nothing, though a
-/// block had landed.
+/// A12 · guards I4, LOAD-11, PD-5: a failed load publishes nothing but what its result lists. After an abort that is
+/// nothing, though a block had landed.
 #[test]
 fn a12_failed_load_publishes_nothing() {
     let (mut w, load, stores, [first, second]) = two_in_flight();
@@ -232,7 +234,8 @@ fn a12_failed_load_publishes_nothing() {
     w.end();
 }
 
-/// A13 · guards I3: a WRITE's end that comes twice, or for a WRITE that never was, is ignored and counted.
+/// A13 · guards I3, ID-7, SUP-6, CMD-14: a WRITE's end that comes twice, or for a WRITE that never was, is ignored and
+/// counted.
 #[test]
 fn a13_late_completions_are_ignored() {
     let (mut w, load, store, write) = in_flight();
@@ -249,7 +252,8 @@ fn a13_late_completions_are_ignored() {
     w.end();
 }
 
-/// A14 · guards I3: a producer that gives up says so at once; the consumer does not decode over an incomplete cache.
+/// A14 · guards I3, PD-9: a producer that gives up says so at once; the consumer does not decode over an incomplete
+/// cache.
 #[test]
 fn a14_producer_gives_up() {
     let mut w = pd();
@@ -262,7 +266,7 @@ fn a14_producer_gives_up() {
     w.end();
 }
 
-/// A14 · guards I3, I5: with a WRITE in flight it says so after that.
+/// A14 · guards I3, I5, PD-9, SUP-2: with a WRITE in flight it says so after that.
 #[test]
 fn a14_producer_gives_up_with_a_write_in_flight() {
     let mut w = pd();

@@ -4,7 +4,7 @@ use std::num::NonZeroU8;
 
 use crate::prelude::*;
 
-/// B1 · guards I3: finishing a request during a load aborts the load, once, and answers it, once.
+/// B1 · guards I3, LOAD-6, CMD-6: finishing a request during a load aborts the load, once, and answers it, once.
 #[test]
 fn b01_finish_during_a_load() {
     let mut w = pd();
@@ -19,7 +19,7 @@ fn b01_finish_during_a_load() {
     w.end();
 }
 
-/// B1 · guards I3: a success that crosses the finish is the result; the ack that follows is ignored.
+/// B1 · guards I3, LOAD-9: a success that crosses the finish is the result; the ack that follows is ignored.
 #[test]
 fn b01_success_crosses_the_finish() {
     let (mut w, load, store, write) = in_flight();
@@ -33,7 +33,8 @@ fn b01_success_crosses_the_finish() {
     w.end();
 }
 
-/// B3 · guards I2, I3: a store whose time is up leaves the offer at once; its result waits until no WRITE reads it.
+/// B3 · guards I2, I3, SUP-12, SUP-13, PD-6: a store whose time is up leaves the offer at once; its result waits until
+/// no WRITE reads it.
 #[test]
 fn b03_store_timeout_waits_for_the_write() {
     let mut w = World::pair_with(|_, config| {
@@ -62,7 +63,8 @@ fn b03_store_timeout_waits_for_the_write() {
     w.end();
 }
 
-/// B5 · guards I3, I9: a WRITE that the data plane does not take fails its round and its store at once, and nothing else.
+/// B5 · guards I3, I9, SUP-8: a WRITE that the data plane does not take fails its round and its store at once, and
+/// nothing else.
 #[test]
 fn b05_write_not_posted() {
     let (mut w, load, store, write) = in_flight();
@@ -80,7 +82,7 @@ fn b05_write_not_posted() {
     w.end();
 }
 
-/// B7 · guards I3, I9: a data plane that loses the peer ends its session, and answers each job once.
+/// B7 · guards I3, I9, SUP-7, END-1: a data plane that loses the peer ends its session, and answers each job once.
 #[test]
 fn b07_data_plane_loses_the_peer() {
     let (mut w, load, store, write) = in_flight();
@@ -96,7 +98,8 @@ fn b07_data_plane_loses_the_peer() {
     w.end();
 }
 
-/// B8 · guards I3, I5: one of two WRITEs is refused: the round ends when the other one is terminal, and says what landed.
+/// B8 · guards I3, I5, SUP-2, SUP-8, SUP-12: one of two WRITEs is refused: the round ends when the other one is
+/// terminal, and says what landed.
 #[test]
 fn b08_failure_waits_for_the_others() {
     let (mut w, load, stores, [first, second]) = two_in_flight();
@@ -113,7 +116,7 @@ fn b08_failure_waits_for_the_others() {
     w.end();
 }
 
-/// B10 · guards I4: part of a load is never success; what is there is listed, and only that.
+/// B10 · guards I4, LOAD-9: part of a load is never success; what is there is listed, and only that.
 #[test]
 fn b10_part_is_not_success() {
     let mut w = World::pair_with(|_, config| config.timing.parked = 5.s());
@@ -127,7 +130,7 @@ fn b10_part_is_not_success() {
     w.end();
 }
 
-/// B11 · guards I7, I3: a driver that comes late drains what had arrived before it lets deadlines pass.
+/// B11 · guards I7, I3, TMR-2: a driver that comes late drains what had arrived before it lets deadlines pass.
 #[test]
 fn b11_what_arrived_in_time_counts() {
     let (mut w, load, _, write) = in_flight();
@@ -141,7 +144,7 @@ fn b11_what_arrived_in_time_counts() {
     w.end();
 }
 
-/// B12 · guards I4: an outcome that this version does not know is never success.
+/// B12 · guards I4, MSG-1: an outcome that this version does not know is never success.
 #[test]
 fn b12_unknown_outcome_is_a_failure() {
     let mut w = World::strangers(1);
@@ -161,8 +164,8 @@ fn b12_unknown_outcome_is_a_failure() {
     w.end();
 }
 
-/// B13 · guards I7: waiting for supply is not transferring: the load timer does not run while demand is parked, and runs
-/// anew when the supply has come.
+/// B13 · guards I7, LOAD-8, MSG-17: waiting for supply is not transferring: the load timer does not run while demand is
+/// parked, and runs anew when the supply has come.
 #[test]
 fn b13_queueing_is_not_transfer() {
     let mut w = pd();
@@ -182,7 +185,7 @@ fn b13_queueing_is_not_transfer() {
     w.end();
 }
 
-/// B13 · guards I7: but waiting has an end, too.
+/// B13 · guards I7, PD-8: but waiting has an end, too.
 #[test]
 fn b13_parked_demand_has_a_deadline() {
     let mut w = pd();
@@ -195,7 +198,7 @@ fn b13_parked_demand_has_a_deadline() {
     w.end();
 }
 
-/// B13 · guards I7: growth that is told re-arms the load timer; without growth it passes.
+/// B13 · guards I7, LOAD-8, MSG-17: growth that is told re-arms the load timer; without growth it passes.
 #[test]
 fn b13_growth_rearms_the_load_timer() {
     let mut w = World::pair_with(|_, config| {
@@ -232,7 +235,7 @@ fn b13_growth_rearms_the_load_timer() {
     w.end();
 }
 
-/// Beyond the list · guards I3: two loads of one request end each from its own round, in any order.
+/// Beyond the list · guards I3, LOAD-2, LOAD-3: two loads of one request end each from its own round, in any order.
 #[test]
 fn b_two_loads_end_by_round() {
     let mut w = pd();

@@ -14,7 +14,7 @@ fn pin(n: u64) -> Job {
     Job { who: B, id: JobId(1_000 + n) }
 }
 
-/// C1 · guards I6: the end of round 0 does not touch round 1's pins.
+/// C1 · guards I6, ID-9, ID-10, PIN-6: the end of round 0 does not touch round 1's pins.
 #[test]
 fn c01_end_of_one_round_spares_the_next() {
     let mut w = cached();
@@ -44,7 +44,7 @@ fn c01_end_of_one_round_spares_the_next() {
     w.end();
 }
 
-/// C2 · guards I6: rounds end in any order, each for its own load.
+/// C2 · guards I6, LOAD-3: rounds end in any order, each for its own load.
 #[test]
 fn c02_rounds_end_in_any_order() {
     let mut w = cached();
@@ -67,7 +67,7 @@ fn c02_rounds_end_in_any_order() {
     w.end();
 }
 
-/// C3 · guards I6: aborting one round leaves the next its pins.
+/// C3 · guards I6, PIN-6: aborting one round leaves the next its pins.
 #[test]
 fn c03_abort_of_one_round_spares_the_next() {
     let mut w = cached();
@@ -91,8 +91,8 @@ fn c03_abort_of_one_round_spares_the_next() {
     w.end();
 }
 
-/// C5 · guards I4, I7: a fetch that names a block which is not pinned for its round fails at once, and nothing of it is
-/// written.
+/// C5 · guards I4, I7, PIN-1, PIN-4: a fetch that names a block which is not pinned for its round fails at once, and
+/// nothing of it is written.
 #[test]
 fn c05_unmatched_fetch_fails_at_once() {
     let mut w = cached();
@@ -106,7 +106,7 @@ fn c05_unmatched_fetch_fails_at_once() {
     w.end();
 }
 
-/// C7 · guards I6: a late answer of round 0 does not answer round 1's question for the same key.
+/// C7 · guards I6, LKP-5, ID-12, MSG-13: a late answer of round 0 does not answer round 1's question for the same key.
 #[test]
 fn c07_late_answer_of_an_old_round() {
     let mut w = cached();
@@ -133,7 +133,8 @@ fn c07_late_answer_of_an_old_round() {
     w.end();
 }
 
-/// C10 · guards I4: a fetch forgets what was known of the request's keys: the next look goes on the wire.
+/// C10 · guards I4, LOAD-7, LKP-1: a fetch forgets what was known of the request's keys: the next look goes on the
+/// wire.
 #[test]
 fn c10_fetch_forgets_hits() {
     let mut w = cached();
@@ -150,7 +151,7 @@ fn c10_fetch_forgets_hits() {
     w.end();
 }
 
-/// C10 · guards I4, I7: a hit is good for the time that the producer keeps its pin, no longer.
+/// C10 · guards I4, I7, LKP-2, FR-15: a hit is good for the time that the producer keeps its pin, no longer.
 #[test]
 fn c10_hits_expire() {
     let mut w = World::pair_with(|who, config| {
@@ -170,7 +171,7 @@ fn c10_hits_expire() {
     w.end();
 }
 
-/// C11 · guards I7, I9: a peer that is alive and does not answer costs that request's lookups, and nothing else.
+/// C11 · guards I7, I9, LKP-3: a peer that is alive and does not answer costs that request's lookups, and nothing else.
 #[test]
 fn c11_unanswered_lookup() {
     let mut w = World::strangers(1);
@@ -190,7 +191,7 @@ fn c11_unanswered_lookup() {
     w.end();
 }
 
-/// C11 · guards I7: only keys that had no answer keep the question alive; repeating an answer does not.
+/// C11 · guards I7, LKP-4, MSG-13: only keys that had no answer keep the question alive; repeating an answer does not.
 #[test]
 fn c11_only_new_answers_count() {
     let mut w = World::strangers(1);
@@ -209,8 +210,8 @@ fn c11_only_new_answers_count() {
     w.end();
 }
 
-/// C12 · guards I3, I7: a key that stays pending is a miss when its time is up, is answered once, and what the cache pins
-/// for it afterwards is given back at once.
+/// C12 · guards I3, I7, LKP-6, LKP-7, LKP-8, LKP-9, PIN-5, ID-7: a key that stays pending is a miss when its time is
+/// up, is answered once, and what the cache pins for it afterwards is given back at once.
 #[test]
 fn c12_pending_becomes_a_miss() {
     let mut w = cached();
@@ -235,7 +236,7 @@ fn c12_pending_becomes_a_miss() {
     w.end();
 }
 
-/// C13 · guards I7: a lookup that timed out says nothing about the key: it is a miss once, then asked again.
+/// C13 · guards I7, LKP-3: a lookup that timed out says nothing about the key: it is a miss once, then asked again.
 #[test]
 fn c13_unknown_is_not_absent() {
     let mut w = World::strangers(1);
@@ -254,7 +255,8 @@ fn c13_unknown_is_not_absent() {
     w.end();
 }
 
-/// C14 · guards I3, I7: a pin that no fetch claims ends with its time, and leaves the offer at that instant.
+/// C14 · guards I3, I7, PIN-1, PIN-2: a pin that no fetch claims ends with its time, and leaves the offer at that
+/// instant.
 #[test]
 fn c14_pins_expire() {
     let mut w = cached();
@@ -275,7 +277,7 @@ fn c14_pins_expire() {
     w.end();
 }
 
-/// C14 · guards I3: a consumer that vanishes leaves no pin behind.
+/// C14 · guards I3, SUP-15: a consumer that vanishes leaves no pin behind.
 #[test]
 fn c14_pins_of_the_dead() {
     let mut w = cached();
@@ -287,7 +289,8 @@ fn c14_pins_of_the_dead() {
     w.end();
 }
 
-/// C15 · guards I7, I9: a key that stands twice in a fetch or a lookup is refused for that request, on both sides.
+/// C15 · guards I7, I9, MSG-8, MSG-9: a key that stands twice in a fetch or a lookup is refused for that request, on
+/// both sides.
 #[test]
 fn c15_doubled_keys() {
     let mut w = pd();
@@ -312,8 +315,8 @@ fn c15_doubled_keys() {
     w.end();
 }
 
-/// C17 · guards I3: a session that dies with open lookups: the consumer's are misses, once, and its request is told; the
-/// producer's are given back.
+/// C17 · guards I3, END-7, LKP-12, ID-7: a session that dies with open lookups: the consumer's are misses, once, and
+/// its request is told; the producer's are given back.
 #[test]
 fn c17_session_dies_with_open_lookups() {
     let mut w = cached();

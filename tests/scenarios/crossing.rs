@@ -33,7 +33,7 @@ fn all_is_well(mut w: World, loads: [Job; 2]) {
     w.end();
 }
 
-/// D9 · guards I3: both connections are there before anybody has said a word.
+/// D9 · guards I3, DUP-7: both connections are there before anybody has said a word.
 #[test]
 fn d09_connections_cross() {
     let (mut w, loads) = both_dial();
@@ -113,7 +113,7 @@ fn d09_every_order_of_two_handshakes() {
     }
 }
 
-/// DUP-3 · guards I3: the same dialler connects again: its newer connection replaces the older one.
+/// DUP-3 · guards I3, DUP-6: the same dialler connects again: its newer connection replaces the older one.
 #[test]
 fn later_connection_of_the_same_dialler() {
     let mut w = World::strangers(1);
@@ -211,8 +211,8 @@ fn impostor_must_pass_first() {
     w.end();
 }
 
-/// DUP-8 · guards I1: the right of a link that lost while it was still opening is closed, and its late opening changes
-/// nothing.
+/// DUP-8 · guards I1, HS-2, END-9: the right of a link that lost while it was still opening is closed, and its late
+/// opening changes nothing.
 #[test]
 fn right_of_a_loser() {
     let mut w = World::strangers(1);

@@ -20,7 +20,8 @@ fn differing(ours: &Compatibility, theirs: &Compatibility) -> (World, Job) {
     (w, load)
 }
 
-/// D1 · guards I3: an incompatible peer is told why, both sides report it, and the work fails at once.
+/// D1 · guards I3, HS-18, HS-23, CMD-14: an incompatible peer is told why, both sides report it, and the work fails at
+/// once.
 #[test]
 fn d01_refusal_names_the_reason() {
     let mut w = World::with(2, |who, config: &mut Config| {
@@ -63,7 +64,7 @@ fn d02_hash_seed() {
     w.end();
 }
 
-/// D3 · guards I4: an empty fingerprint is no wildcard; taking any must be asked for by name, by each side.
+/// D3 · guards I4, HS-7: an empty fingerprint is no wildcard; taking any must be asked for by name, by each side.
 #[test]
 fn d03_empty_fingerprint_is_no_wildcard() {
     let ours = Compatibility::default();
@@ -82,8 +83,8 @@ fn d03_empty_fingerprint_is_no_wildcard() {
     w.end();
 }
 
-/// D4 · guards I4: the fingerprint is the host's own set of fields, in order; the first that differs is named, also one
-/// that only one side has.
+/// D4 · guards I4, HS-7: the fingerprint is the host's own set of fields, in order; the first that differs is named,
+/// also one that only one side has.
 #[test]
 fn d04_fingerprint_names_the_field() {
     let compat = |pairs: &[(&str, &str)]| Compatibility {
@@ -102,7 +103,7 @@ fn d04_fingerprint_names_the_field() {
     w.end();
 }
 
-/// D5 · guards I8: work before our `connect_ack` is a broken rule: no WRITE, no crash.
+/// D5 · guards I8, MSG-5: work before our `connect_ack` is a broken rule: no WRITE, no crash.
 #[test]
 fn d05_fetch_before_our_ack() {
     let mut w = World::strangers(1);
@@ -117,7 +118,7 @@ fn d05_fetch_before_our_ack() {
     w.end();
 }
 
-/// D5 · guards I8: the ack comes only after the registration.
+/// D5 · guards I8, HS-8: the ack comes only after the registration.
 #[test]
 fn d05_ack_follows_registration() {
     let mut w = World::strangers(1);
@@ -132,7 +133,8 @@ fn d05_ack_follows_registration() {
     w.end();
 }
 
-/// D8 · guards I8: an ack that overtakes the peer's own `connect` is legal, and makes nothing ready by itself.
+/// D8 · guards I8, HS-3, HS-10: an ack that overtakes the peer's own `connect` is legal, and makes nothing ready by
+/// itself.
 #[test]
 fn d08_ack_before_connect() {
     let mut w = World::strangers(1);
@@ -148,7 +150,7 @@ fn d08_ack_before_connect() {
     w.end();
 }
 
-/// D8 · guards I8: an ack is valid once, after our `connect`, and for this process only.
+/// D8 · guards I8, MSG-4: an ack is valid once, after our `connect`, and for this process only.
 #[test]
 fn d08_misplaced_acks() {
     let ack = |incarnation| Msg::ConnectAck(ConnectAck { incarnation });
@@ -182,7 +184,7 @@ fn d08_misplaced_acks() {
     w.end();
 }
 
-/// D8 · guards I3: a second `connect` is a broken rule in every state.
+/// D8 · guards I3, MSG-3: a second `connect` is a broken rule in every state.
 #[test]
 fn d08_second_connect() {
     let mut w = World::strangers(1);
@@ -216,8 +218,8 @@ fn d12_ring_of_connects() {
     w.end();
 }
 
-/// D13 · guards I7: any number of dead addresses costs a bounded number of slots; what is over the cap fails at once,
-/// and every attempt is reclaimed.
+/// D13 · guards I7, LIM-1, CMD-10: any number of dead addresses costs a bounded number of slots; what is over the cap
+/// fails at once, and every attempt is reclaimed.
 #[test]
 fn d13_dead_addresses() {
     let mut w = World::with(1, |_, config| config.limits.peers = 4);
@@ -234,7 +236,7 @@ fn d13_dead_addresses() {
     w.end();
 }
 
-/// D14 · guards I3: work that comes while a dead connection is still known goes to the next session, once.
+/// D14 · guards I3, HS-15: work that comes while a dead connection is still known goes to the next session, once.
 #[test]
 fn d14_work_for_the_next_session() {
     let mut w = pd();
@@ -276,8 +278,8 @@ fn d14_new_connection_before_the_old_one_is_known_dead() {
     w.end();
 }
 
-/// D16 · guards I1, I3: a restarted peer's `connect` supersedes the old session: its loads fail once, in quarantine, and
-/// the new session has a right of its own.
+/// D16 · guards I1, I3, DUP-2, ID-5: a restarted peer's `connect` supersedes the old session: its loads fail once, in
+/// quarantine, and the new session has a right of its own.
 #[test]
 fn d16_newer_process_supersedes() {
     let (mut w, load, _, write) = in_flight();
@@ -298,7 +300,7 @@ fn d16_newer_process_supersedes() {
     w.end();
 }
 
-/// D16 · guards I3: an older process is refused while the newer one is connected, with both numbers.
+/// D16 · guards I3, DUP-1: an older process is refused while the newer one is connected, with both numbers.
 #[test]
 fn d16_older_process_is_refused() {
     let mut w = World::strangers(1);
@@ -316,7 +318,8 @@ fn d16_older_process_is_refused() {
     w.end();
 }
 
-/// D17 · guards I3: an identity that names no host, or is our own, is refused: as ours, as a peer's, and by command.
+/// D17 · guards I3, ID-2, ID-3: an identity that names no host, or is our own, is refused: as ours, as a peer's, and by
+/// command.
 #[test]
 fn d17_identities() {
     let config = |id: &str| {
@@ -347,7 +350,7 @@ fn d17_identities() {
     w.end();
 }
 
-/// D17 · guards I3: a dialled address where somebody else answers.
+/// D17 · guards I3, HS-6: a dialled address where somebody else answers.
 #[test]
 fn d17_unexpected_peer() {
     let mut w = World::strangers(2);
@@ -381,7 +384,7 @@ fn d18_slow_registration() {
     w.end();
 }
 
-/// D18 · guards I3: rights and registrations may fail; both sides hear why.
+/// D18 · guards I3, HS-9: rights and registrations may fail; both sides hear why.
 #[test]
 fn d18_planes_that_fail() {
     for (kind, peer_says) in [(Rights(B), "right"), (Registrations(B), "metadata")] {
@@ -419,7 +422,7 @@ fn d19_no_state_of_the_dead_is_used_again() {
     w.end();
 }
 
-/// D19 · guards I3: every exit that a node chooses says goodbye.
+/// D19 · guards I3, END-2: every exit that a node chooses says goodbye.
 #[test]
 fn d19_goodbye_on_every_exit() {
     let mut w = World::pair();

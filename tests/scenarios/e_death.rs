@@ -41,7 +41,8 @@ fn e02_no_failure_domains() {
     w.end();
 }
 
-/// E3 · guards I7: a host that vanishes is found within the dead interval, by both roles, loads and lookups alike.
+/// E3 · guards I7, LIV-2, END-6: a host that vanishes is found within the dead interval, by both roles, loads and
+/// lookups alike.
 #[test]
 fn e03_silent_death() {
     let (mut w, load, _, _) = in_flight();
@@ -57,8 +58,8 @@ fn e03_silent_death() {
     w.end();
 }
 
-/// E4 · guards I1, I2, I7: a WRITE that never ends is no terminal: it is reported as a stall and ends the session, and
-/// only the closed endpoint frees its source.
+/// E4 · guards I1, I2, I7, SUP-9, SUP-10: a WRITE that never ends is no terminal: it is reported as a stall and ends
+/// the session, and only the closed endpoint frees its source.
 #[test]
 fn e04_stalled_write() {
     let (mut w, load, store, _) = in_flight();
@@ -80,8 +81,8 @@ fn e04_stalled_write() {
     w.end();
 }
 
-/// E5 · guards I3, I8: the data plane is dead, the control plane is not: no new WRITE, one result for every job, the drain
-/// is bounded, and the next session comes after a back-off that grows.
+/// E5 · guards I3, I8, SUP-7, HS-22, END-1: the data plane is dead, the control plane is not: no new WRITE, one result
+/// for every job, the drain is bounded, and the next session comes after a back-off that grows.
 #[test]
 fn e05_dead_data_plane() {
     let (mut w, load, store, _) = in_flight();
@@ -118,8 +119,8 @@ fn e05_dead_data_plane() {
     w.end();
 }
 
-/// E6 · guards I1, I2: a protocol verdict with WRITEs in flight: sources stay pinned, the goodbye goes last, and whoever
-/// hears it trusts no word of it.
+/// E6 · guards I1, I2, END-2: a protocol verdict with WRITEs in flight: sources stay pinned, the goodbye goes last, and
+/// whoever hears it trusts no word of it.
 #[test]
 fn e06_verdict_with_writes_in_flight() {
     let (mut w, load, store, write) = in_flight();
@@ -137,7 +138,8 @@ fn e06_verdict_with_writes_in_flight() {
     w.end();
 }
 
-/// E6 · guards I1, I2: when the drain's time is up the goodbye goes all the same, and the reader quarantines.
+/// E6 · guards I1, I2, END-2, SUP-9: when the drain's time is up the goodbye goes all the same, and the reader
+/// quarantines.
 #[test]
 fn e06_drain_deadline() {
     let (mut w, load, store, write) = in_flight();
@@ -174,7 +176,7 @@ fn e09_send_failure() {
     w.end();
 }
 
-/// E10 · guards I7: what a dead peer has left is released when it dies, not when somebody else comes.
+/// E10 · guards I7, SUP-15: what a dead peer has left is released when it dies, not when somebody else comes.
 #[test]
 fn e10_release_on_death() {
     let (mut w, _, store, _) = in_flight();
@@ -190,7 +192,7 @@ fn e10_release_on_death() {
     w.end();
 }
 
-/// E11 · guards I1, I3, I7: a shutdown with a wedged WRITE ends in the caller's time, and answers everything.
+/// E11 · guards I1, I3, I7, END-8: a shutdown with a wedged WRITE ends in the caller's time, and answers everything.
 #[test]
 fn e11_shutdown_is_bounded() {
     let (mut w, load, store, _) = in_flight();
@@ -230,8 +232,8 @@ fn e12_drain_of_one_peer_is_bounded() {
     w.end();
 }
 
-/// E14 · guards I3, I7: a consumer that gives up before it ever asked says so, and the producer's blocks are free after a
-/// round trip; without its word they are reaped.
+/// E14 · guards I3, I7, SUP-19, PD-7: a consumer that gives up before it ever asked says so, and the producer's blocks
+/// are free after a round trip; without its word they are reaped.
 #[test]
 fn e14_not_coming() {
     let mut w = World::strangers(2);
@@ -247,7 +249,8 @@ fn e14_not_coming() {
     w.end();
 }
 
-/// Beyond the list · guards I8: after the peer's goodbye nothing more is posted, though demand and supply are there.
+/// Beyond the list · guards I8, END-5: after the peer's goodbye nothing more is posted, though demand and supply are
+/// there.
 #[test]
 fn e_no_write_after_the_goodbye() {
     let mut w = World::strangers(1);

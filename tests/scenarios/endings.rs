@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-/// Row 1 · guards I3: a load whose peer cannot be reached fails when the handshake deadline passes.
+/// Row 1 · guards I3, HS-20: a load whose peer cannot be reached fails when the handshake deadline passes.
 #[test]
 fn row01_unreachable() {
     let mut w = World::strangers(2);
@@ -30,7 +30,7 @@ fn row01_silent_peer() {
     w.end();
 }
 
-/// Row 1 · guards I3, I7: a handshake that gets stuck, though the peer lives.
+/// Row 1 · guards I3, I7, HS-21: a handshake that gets stuck, though the peer lives.
 #[test]
 fn row01_stuck_handshake() {
     let mut w = World::strangers(2);
@@ -59,7 +59,7 @@ fn row01_refused() {
     w.end();
 }
 
-/// Row 1 · guards I3: a load that is aborted while it is held ends at once, and never goes on the wire.
+/// Row 1 · guards I3, HS-17, LOAD-6: a load that is aborted while it is held ends at once, and never goes on the wire.
 #[test]
 fn row01_aborted_while_held() {
     let mut w = World::strangers(2);
@@ -74,7 +74,7 @@ fn row01_aborted_while_held() {
     w.end();
 }
 
-/// Row 1 · guards I3: over the bound on held work the newest fails at once.
+/// Row 1 · guards I3, HS-15, HS-16: over the bound on held work the newest fails at once.
 #[test]
 fn row01_overloaded() {
     let mut w = World::with(2, |_, config| config.limits.held = 2);
@@ -91,7 +91,7 @@ fn row01_overloaded() {
     w.end();
 }
 
-/// Row 2 · guards I3: an empty load succeeds at once, without a word.
+/// Row 2 · guards I3, LOAD-4: an empty load succeeds at once, without a word.
 #[test]
 fn row02_empty() {
     let mut w = pd();
@@ -102,7 +102,7 @@ fn row02_empty() {
     w.end();
 }
 
-/// Row 3 · guards I4: success.
+/// Row 3 · guards I4, LOAD-9, MSG-18, MSG-21: success.
 #[test]
 fn row03_done() {
     let (mut w, load, store, write) = in_flight();
@@ -117,7 +117,7 @@ fn row03_done() {
     w.end();
 }
 
-/// Row 4 · guards I3: a success that crosses our abort counts; the ack that follows changes nothing.
+/// Row 4 · guards I3, MSG-18: a success that crosses our abort counts; the ack that follows changes nothing.
 #[test]
 fn row04_success_crosses_the_abort() {
     let (mut w, load, store, write) = in_flight();
@@ -166,7 +166,7 @@ fn row04_unsettled_crosses_the_abort() {
     w.end();
 }
 
-/// Row 5 · guards I4: a settled failure lists what landed, and frees the rest.
+/// Row 5 · guards I4, LOAD-11: a settled failure lists what landed, and frees the rest.
 #[test]
 fn row05_settled_failure() {
     let mut w = pd();
@@ -185,8 +185,8 @@ fn row05_settled_failure() {
     w.end();
 }
 
-/// Row 6 · guards I1, I9: after an errored WRITE nothing is proven, whatever the peer says; the epoch ends, and only
-/// the closed endpoint frees the blocks.
+/// Row 6 · guards I1, I9, LOAD-12, MSG-20: after an errored WRITE nothing is proven, whatever the peer says; the epoch
+/// ends, and only the closed endpoint frees the blocks.
 #[test]
 fn row06_unsettled_failure() {
     let (mut w, load, _, [first, second]) = two_in_flight();
@@ -205,7 +205,7 @@ fn row06_unsettled_failure() {
     w.end();
 }
 
-/// Row 7 and 8 · guards I1, I5: nothing is told at the abort; the ack comes when the WRITE is terminal.
+/// Row 7 and 8 · guards I1, I5, LOAD-6, CMD-7: nothing is told at the abort; the ack comes when the WRITE is terminal.
 #[test]
 fn row07_and_row08_abort() {
     let (mut w, load, _, write) = in_flight();
@@ -256,7 +256,7 @@ fn row09_unsettled_ack() {
     w.end();
 }
 
-/// Row 9 · guards I1: the abort-ack timer frees nothing either.
+/// Row 9 · guards I1, LOAD-10: the abort-ack timer frees nothing either.
 #[test]
 fn row09_ack_timer() {
     let (mut w, load, _, write) = in_flight();
@@ -273,7 +273,8 @@ fn row09_ack_timer() {
     w.end();
 }
 
-/// Row 10 and 11 · guards I1, I3: the connection breaks. The engine can fall back at once, into other blocks.
+/// Row 10 and 11 · guards I1, I3, END-4, END-6, END-7: the connection breaks. The engine can fall back at once, into
+/// other blocks.
 #[test]
 fn row10_and_row11_connection_lost() {
     let (mut w, load, _, write) = in_flight();
@@ -304,7 +305,7 @@ fn row10_and_row11_silence() {
     w.end();
 }
 
-/// Row 10 and 11 · guards I1, I3: the peer says goodbye; its word proves nothing.
+/// Row 10 and 11 · guards I1, I3, END-5: the peer says goodbye; its word proves nothing.
 #[test]
 fn row10_and_row11_goodbye() {
     let (mut w, load, _, write) = in_flight();
@@ -350,7 +351,8 @@ fn row10_and_row11_death() {
     w.end();
 }
 
-/// Row 11 · guards I1: one fence frees every quarantined load of its epoch, once each, and none of another.
+/// Row 11 · guards I1, LOAD-12, ID-5: one fence frees every quarantined load of its epoch, once each, and none of
+/// another.
 #[test]
 fn row11_every_load_of_the_epoch() {
     let mut w = World::pair();
@@ -379,8 +381,8 @@ fn row11_every_load_of_the_epoch() {
     w.end();
 }
 
-/// Row 12 · guards I1, I2: what the plane cannot fence stays quarantined and pinned, is counted, and is the engine's
-/// to release.
+/// Row 12 · guards I1, I2, END-14, CMD-11: what the plane cannot fence stays quarantined and pinned, is counted, and is
+/// the engine's to release.
 #[test]
 fn row12_no_fence() {
     let (mut w, load, store, write) = in_flight();
@@ -399,7 +401,7 @@ fn row12_no_fence() {
     w.end();
 }
 
-/// Row 12 · guards I7: a right that does not close counts as not fenced; a late proof still frees.
+/// Row 12 · guards I7, END-13: a right that does not close counts as not fenced; a late proof still frees.
 #[test]
 fn row12_late_fence() {
     let (mut w, load, store, _) = in_flight();

@@ -28,7 +28,7 @@ fn f01_completions_of_two_peers() {
     w.end();
 }
 
-/// F3 · guards I4: bytes that have arrived are not enough: only the delivery-complete completion ends a round.
+/// F3 · guards I4, MSG-21: bytes that have arrived are not enough: only the delivery-complete completion ends a round.
 #[test]
 fn f03_arrival_is_not_completion() {
     let (mut w, load, _, write) = in_flight();
@@ -59,7 +59,7 @@ fn f04_lost_completion_message() {
     w.end();
 }
 
-/// F5 · guards I7: a plane that tries for ever is bounded by the WRITE's timer: the epoch ends.
+/// F5 · guards I7, SUP-10: a plane that tries for ever is bounded by the WRITE's timer: the epoch ends.
 #[test]
 fn f05_endless_retries_are_bounded() {
     let mut w = World::pair_with(|_, config| config.timing.load = 300.s());
@@ -80,7 +80,8 @@ fn f05_endless_retries_are_bounded() {
     w.end();
 }
 
-/// F6 · guards I5: a cancel may cancel, come too late, or fail; the ack follows the WRITE's own end, and says which.
+/// F6 · guards I5, SUP-6, SUP-8, PD-5: a cancel may cancel, come too late, or fail; the ack follows the WRITE's own
+/// end, and says which.
 #[test]
 fn f06_cancel_is_best_effort() {
     for (end, ack) in [
@@ -116,7 +117,7 @@ fn f06_cancel_is_best_effort() {
     }
 }
 
-/// F8 · guards I1, I2: closing proves nothing on a plane that says so: both ends keep what they hold.
+/// F8 · guards I1, I2, END-14: closing proves nothing on a plane that says so: both ends keep what they hold.
 #[test]
 fn f08_a_plane_that_cannot_fence() {
     let (mut w, load, store, write) = in_flight();
@@ -158,7 +159,8 @@ fn f10_unknown_metadata_is_refused() {
     w.end();
 }
 
-/// F12 · guards I7: a huge fetch goes out in bounded WRITEs, a bounded number at a time, and its progress is told.
+/// F12 · guards I7, SUP-3, MSG-17, LIM-5: a huge fetch goes out in bounded WRITEs, a bounded number at a time, and its
+/// progress is told.
 #[test]
 fn f12_bounded_batches() {
     let mut w = World::pair_with(|_, config| {
@@ -197,7 +199,7 @@ fn f12_bounded_batches() {
     w.end();
 }
 
-/// F12 · guards I9: rounds of one peer take turns: a huge one does not make a small one wait for all of it.
+/// F12 · guards I9, SUP-3: rounds of one peer take turns: a huge one does not make a small one wait for all of it.
 #[test]
 fn f12_rounds_take_turns() {
     let mut w = World::pair_with(|_, config| {

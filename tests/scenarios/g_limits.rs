@@ -4,7 +4,8 @@ use kvpeer_wire::{Connect, NameError};
 
 use crate::prelude::*;
 
-/// G1 · guards I8: a block outside the requester's region is refused for that request; nothing of it is posted.
+/// G1 · guards I8, MSG-8, SUP-4: a block outside the requester's region is refused for that request; nothing of it is
+/// posted.
 #[test]
 fn g01_block_outside_the_region() {
     let mut w = World::strangers(1);
@@ -24,7 +25,7 @@ fn g01_block_outside_the_region() {
     w.end();
 }
 
-/// G1 · guards I8: the same of one's own region, as misuse.
+/// G1 · guards I8, LOAD-1, CMD-4: the same of one's own region, as misuse.
 #[test]
 fn g01_own_blocks() {
     let mut w = pd();
@@ -40,7 +41,8 @@ fn g01_own_blocks() {
     w.end();
 }
 
-/// G3 · guards I9: a live (request, round) that comes again is ignored and counted; nothing else on the session suffers.
+/// G3 · guards I9, MSG-10, CMD-14: a live (request, round) that comes again is ignored and counted; nothing else on the
+/// session suffers.
 #[test]
 fn g03_duplicate_fetch() {
     let mut w = World::strangers(1);
@@ -58,7 +60,7 @@ fn g03_duplicate_fetch() {
     w.end();
 }
 
-/// G4 · guards I7: work that waits for a session is bounded, in count and in bytes; the newest fails at once.
+/// G4 · guards I7, HS-16: work that waits for a session is bounded, in count and in bytes; the newest fails at once.
 #[test]
 fn g04_held_work_is_bounded() {
     let mut w = World::with(1, |_, config| config.limits.held_bytes = 60);
@@ -75,7 +77,7 @@ fn g04_held_work_is_bounded() {
     w.end();
 }
 
-/// G5 · guards I7: parked demand has a cap and a deadline at the producer.
+/// G5 · guards I7, LIM-1: parked demand has a cap and a deadline at the producer.
 #[test]
 fn g05_parked_demand_is_bounded() {
     let mut w = World::with(1, |_, config| {
@@ -110,8 +112,8 @@ fn g05_parked_demand_is_bounded() {
     w.end();
 }
 
-/// G5 · guards I7: what a peer makes us keep is bounded in bytes, for one peer and for all; another peer does not suffer
-/// from the bound of one.
+/// G5 · guards I7, LIM-3, LIM-4: what a peer makes us keep is bounded in bytes, for one peer and for all; another peer
+/// does not suffer from the bound of one.
 #[test]
 fn g05_kept_bytes_are_bounded() {
     let mut w = World::with(2, |who, config| {
@@ -136,7 +138,7 @@ fn g05_kept_bytes_are_bounded() {
     w.end();
 }
 
-/// G5 · guards I7: fetches that demand nothing leave nothing behind, however many there are.
+/// G5 · guards I7, PD-13: fetches that demand nothing leave nothing behind, however many there are.
 #[test]
 fn g05_empty_fetches_leave_nothing() {
     let mut w = World::strangers(1);
@@ -150,7 +152,7 @@ fn g05_empty_fetches_leave_nothing() {
     w.end();
 }
 
-/// G6 · guards I7: lookups are queued up to a cap; over it the answer is miss, at once.
+/// G6 · guards I7, LKP-10: lookups are queued up to a cap; over it the answer is miss, at once.
 #[test]
 fn g06_lookup_backlog_is_bounded() {
     let mut w = World::with(1, |_, config| config.limits.lookups = 3);
@@ -165,7 +167,7 @@ fn g06_lookup_backlog_is_bounded() {
     w.end();
 }
 
-/// G6 · guards I7: so are the blocks that lookups pin.
+/// G6 · guards I7, LKP-10: so are the blocks that lookups pin.
 #[test]
 fn g06_pinned_blocks_are_bounded() {
     let mut w = World::with(1, |_, config| config.limits.pinned_blocks = 3);
@@ -180,7 +182,7 @@ fn g06_pinned_blocks_are_bounded() {
     w.end();
 }
 
-/// G7 · guards I9: a request is bound to the first peer that fetches it; nobody else gets its blocks.
+/// G7 · guards I9, PD-2, PD-12: a request is bound to the first peer that fetches it; nobody else gets its blocks.
 #[test]
 fn g07_no_takeover() {
     let mut w = World::strangers(3);
@@ -200,7 +202,7 @@ fn g07_no_takeover() {
     w.end();
 }
 
-/// G7 · guards I9: nor can a store be given to another peer than it names, though the request is bound already.
+/// G7 · guards I9, PD-3: nor can a store be given to another peer than it names, though the request is bound already.
 #[test]
 fn g07_a_store_names_its_consumer() {
     let mut w = World::strangers(3);
@@ -218,7 +220,7 @@ fn g07_a_store_names_its_consumer() {
     w.end();
 }
 
-/// G7 · guards I9: another peer's `release`, `abort_fetch` and pins change nothing.
+/// G7 · guards I9, SUP-16: another peer's `release`, `abort_fetch` and pins change nothing.
 #[test]
 fn g07_no_interference() {
     let (mut w, load, _, write) = in_flight();
@@ -232,8 +234,8 @@ fn g07_no_interference() {
     w.end();
 }
 
-/// G9 · guards I8: who gets a memory key is the embedder's decision, asked for by name before any right is opened; both
-/// sides ask.
+/// G9 · guards I8, HS-4, HS-11, HS-12: who gets a memory key is the embedder's decision, asked for by name before any
+/// right is opened; both sides ask.
 #[test]
 fn g09_admission() {
     let mut w = World::strangers(2);
@@ -261,7 +263,7 @@ fn g09_admission() {
     w2.end();
 }
 
-/// G10 · guards I9: bytes that are no message cost that connection, with one named goodbye; nobody else notices.
+/// G10 · guards I9, MSG-7: bytes that are no message cost that connection, with one named goodbye; nobody else notices.
 #[test]
 fn g10_malformed_bytes() {
     let mut w = World::strangers(2);
@@ -281,7 +283,7 @@ fn g10_malformed_bytes() {
     w.end();
 }
 
-/// G10 · guards I8: names that are no names cannot even be written down.
+/// G10 · guards I8, ID-1, ID-8, FR-14: names that are no names cannot even be written down.
 #[test]
 fn g10_names_are_checked_by_their_types() {
     assert_eq!(RequestName::new(""), Err(NameError::Empty));
@@ -332,7 +334,7 @@ fn g12_slow_reader() {
     w.end();
 }
 
-/// LIM-1 · guards I7: inbound connections that have not finished their handshake are bounded.
+/// LIM-1 · guards I7, HS-4: inbound connections that have not finished their handshake are bounded.
 #[test]
 fn g_handshakes_are_bounded() {
     let mut w = World::with(1, |_, config| config.limits.handshakes = 2);

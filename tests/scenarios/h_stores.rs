@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-/// H2 · guards I3: demand before supply.
+/// H2 · guards I3, MSG-16, PD-2: demand before supply.
 #[test]
 fn h02_fetch_before_store() {
     let mut w = pd();
@@ -38,7 +38,8 @@ fn h02_store_and_finish_before_fetch() {
     w.end();
 }
 
-/// H3 · guards I3, I7: supply that nobody claims is reaped, once; a late fetch is refused in the same step.
+/// H3 · guards I3, I7, PD-7, PD-10: supply that nobody claims is reaped, once; a late fetch is refused in the same
+/// step.
 #[test]
 fn h03_reaped_supply() {
     let mut w = pd();
@@ -55,7 +56,7 @@ fn h03_reaped_supply() {
     w.end();
 }
 
-/// H3 · guards I3: the same when the producer had finished and all was claimed.
+/// H3 · guards I3, PD-9, PD-10: the same when the producer had finished and all was claimed.
 #[test]
 fn h03_claimed_and_finished_supply() {
     let mut w = pd();
@@ -71,7 +72,7 @@ fn h03_claimed_and_finished_supply() {
     w.end();
 }
 
-/// H4 · guards I3: a store for an id whose supply is over fails at once; it does not park again.
+/// H4 · guards I3, PD-10: a store for an id whose supply is over fails at once; it does not park again.
 #[test]
 fn h04_store_after_the_reap() {
     let mut w = pd();
@@ -83,7 +84,7 @@ fn h04_store_after_the_reap() {
     w.end();
 }
 
-/// H4 · guards I3: unless the producer's engine opens the id anew, or its memory has passed.
+/// H4 · guards I3, PD-11: unless the producer's engine opens the id anew, or its memory has passed.
 #[test]
 fn h04_open_clears_the_memory() {
     let mut w = pd();
@@ -130,7 +131,7 @@ fn h08_no_timer_unpins_a_source_under_a_write() {
     w.end();
 }
 
-/// H8 · guards I2, I7: the same for a lookup's pin: its time runs out only before a fetch has matched it.
+/// H8 · guards I2, I7, PIN-3: the same for a lookup's pin: its time runs out only before a fetch has matched it.
 #[test]
 fn h08_a_pin_does_not_expire_under_a_write() {
     let mut w = symmetric();
@@ -148,7 +149,7 @@ fn h08_a_pin_does_not_expire_under_a_write() {
     w.end();
 }
 
-/// H10 · guards I2: an eviction during a slow transfer finds the block pinned.
+/// H10 · guards I2, PIN-4, PD-6: an eviction during a slow transfer finds the block pinned.
 #[test]
 fn h10_claim_outlives_the_offer() {
     let mut w = symmetric();
@@ -204,7 +205,8 @@ fn h12_accounts_agree() {
     w.end();
 }
 
-/// Beyond the list · guards I3: a store names its consumer; another peer's fetch is refused, the right one's is served.
+/// Beyond the list · guards I3, PD-3: a store names its consumer; another peer's fetch is refused, the right one's is
+/// served.
 #[test]
 fn h_store_for_one_consumer() {
     let mut w = World::strangers(3);
@@ -223,7 +225,7 @@ fn h_store_for_one_consumer() {
     w.end();
 }
 
-/// Beyond the list · guards I3: withdrawing takes back only what no round has claimed.
+/// Beyond the list · guards I3, SUP-12, SUP-14, CMD-8: withdrawing takes back only what no round has claimed.
 #[test]
 fn h_withdraw() {
     let mut w = pd();

@@ -14,7 +14,7 @@ fn quiet_session_lives() {
     w.end();
 }
 
-/// LIV-1 · guards I7: each ping is answered with its own nonce, also before the handshake.
+/// LIV-1 · guards I7, MSG-14: each ping is answered with its own nonce, also before the handshake.
 #[test]
 fn pings_are_answered() {
     let mut w = World::strangers(1);
@@ -27,8 +27,8 @@ fn pings_are_answered() {
     w.end();
 }
 
-/// LIV-2 · guards I7: a peer is dead after our dead interval, or five of its own heartbeats if these are longer, within
-/// our own bound.
+/// LIV-2 · guards I7, FR-15: a peer is dead after our dead interval, or five of its own heartbeats if these are longer,
+/// within our own bound.
 #[test]
 fn dead_interval_follows_the_peer() {
     for (heartbeat_ms, dead_after) in [(2_000, 10), (4_000, 20), (600_000, 50)] {
@@ -61,7 +61,7 @@ fn trickling_bytes_show_life() {
     w.end();
 }
 
-/// HS-21 · guards I7: a stranger has its handshake time and not more, however much it trickles.
+/// HS-21 · guards I7, HS-4: a stranger has its handshake time and not more, however much it trickles.
 #[test]
 fn trickling_stranger_has_a_deadline() {
     let mut w = World::strangers(1);
