@@ -342,6 +342,7 @@ mod tests {
         Config::new(Identity { peer_id, incarnation: 1, loopback }, region, Compatibility::default())
     }
 
+    // ID-2, ID-3
     #[test]
     fn ids_that_nobody_can_dial_are_refused() {
         let any = ["0.0.0.0:5710", "[::]:5710", "*:5710", ":5710", "::", "[::ffff:0.0.0.0]:1"];
@@ -365,6 +366,7 @@ mod tests {
         }
     }
 
+    // TMR-5
     #[test]
     fn regions_and_intervals_that_make_no_sense_are_refused() {
         let mut empty = config("n:1", false);

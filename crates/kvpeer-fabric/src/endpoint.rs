@@ -363,6 +363,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&memory), 1);
     }
 
+    // END-11
     #[test]
     fn an_endpoint_that_does_not_close_is_not_fenced_and_keeps_its_memory_mapped() {
         let memory = Arc::new(Scratch::new());
@@ -376,6 +377,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&memory), 2, "kept once");
     }
 
+    // HS-13
     #[test]
     fn keys_are_random() {
         let memory = Arc::new(Scratch::new());

@@ -125,7 +125,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The law, against a plain count: each admitted transfer ends once, never with a part in flight, and `Done`
+    /// SUP-6: the law, against a plain count: each admitted transfer ends once, never with a part in flight, and `Done`
     /// only if all parts went well.
     #[test]
     fn every_transfer_ends_once_and_not_before_its_parts(steps in prop::collection::vec(step(), 0..80)) {

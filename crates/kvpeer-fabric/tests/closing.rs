@@ -36,6 +36,7 @@ fn closing_while_opening_is_answered_and_frees_the_name() {
     a.open_right(A);
 }
 
+// END-10, SUP-6
 #[test]
 fn closing_ends_every_transfer_once_and_says_fenced_last() {
     const TRANSFERS: u64 = 40;

@@ -107,6 +107,7 @@ fn prove(fate: Fate) {
     panic!("the cut never came in mid-transfer in {SETUPS} set-ups");
 }
 
+// END-11, I1
 #[test]
 fn nothing_lands_behind_the_fence_while_the_writer_keeps_trying() {
     prove(Fate::KeepsTrying);
@@ -122,7 +123,7 @@ fn nothing_lands_behind_the_fence_of_a_writer_that_saw_its_errors() {
     prove(Fate::SawItsErrors);
 }
 
-/// The control: the same without the fence. It shows that the proofs above would notice.
+/// END-11: the control: the same without the fence. It shows that the proofs above would notice.
 #[test]
 fn without_the_fence_a_dead_writers_bytes_do_land() {
     for _ in 0..SETUPS {

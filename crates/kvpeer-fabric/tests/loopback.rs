@@ -16,6 +16,7 @@ fn is_fault(event: &FabricEvent) -> bool {
     matches!(event, FabricEvent::Fault { .. } | FabricEvent::Stalled { .. })
 }
 
+// SUP-5
 #[test]
 fn a_write_is_visible_when_it_is_done() {
     let (mut a, mut b) = (Node::new(4096, 16), Node::new(4096, 16));

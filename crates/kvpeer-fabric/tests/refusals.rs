@@ -13,6 +13,7 @@ const A: RightId = RightId(1);
 const B: RightId = RightId(7);
 const C: RightId = RightId(8);
 
+// SUP-4
 #[test]
 fn indexes_outside_either_region_are_not_posted_and_the_session_goes_on() {
     let (mut a, mut b) = (Node::new(1024, 8), Node::new(1024, 4));

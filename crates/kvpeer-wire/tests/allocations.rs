@@ -94,6 +94,7 @@ fn decoding_any_kind_allocates_nothing() {
     }
 }
 
+// FR-12
 #[test]
 fn decoding_a_fetch_of_8192_keys_allocates_nothing() {
     let blocks: Vec<u32> = (0..8192).collect();
@@ -123,6 +124,7 @@ fn decoding_a_fetch_of_8192_keys_allocates_nothing() {
 }
 
 proptest! {
+    // FR-11
     #[test]
     fn refusing_any_bytes_allocates_nothing(kind in any::<u8>(), body in vec(any::<u8>(), 0..400)) {
         let (used, _) = used(|| Msg::decode(kind, &body, &Limits::DEFAULT).is_ok());
@@ -151,7 +153,7 @@ proptest! {
     }
 }
 
-/// The largest legal claim, and then a trickle.
+/// FR-11: the largest legal claim, and then a trickle.
 #[test]
 fn a_claim_allocates_nothing() {
     let mut reader = FrameReader::new(u32::MAX);

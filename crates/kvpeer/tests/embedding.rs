@@ -158,6 +158,7 @@ fn nodes_that_dial_each_other_at_once_end_up_with_one_link() {
     assert_eq!((a.block(8), b.block(9)), (pattern(b'q'), pattern(b'p')));
 }
 
+// HS-11
 #[test]
 fn a_peer_that_is_not_admitted_gets_no_key() {
     let net = MemNet::new();
@@ -190,6 +191,7 @@ impl BlockCache for Slow {
     }
 }
 
+// LKP-6
 #[test]
 fn a_cache_that_does_not_know_yet_is_asked_again() {
     let net = MemNet::new();

@@ -166,6 +166,7 @@ mod tests {
         })
     }
 
+    // HS-22
     #[test]
     fn the_first_fault_is_free_then_waits_double() {
         let waits = waits(|patience, now| patience.fault(now, BACKOFF));

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use crate::messages::{ack, ping, with_every_kind, with_fetch};
 use crate::world::{Node, Raw, Seen, bytes_of, debug, listening, pair, stream_of};
 
+// FR-1
 #[test]
 fn our_preamble_opens_every_connection() {
     let mut b = Node::listening();
@@ -66,6 +67,7 @@ fn unknown_kinds_are_left_to_decoding() {
     assert_eq!(b.malformed(conn), None);
 }
 
+// FR-3
 #[test]
 fn what_is_no_preamble_is_malformed_and_nothing_more_is_read() {
     let mut b = Node::listening();
@@ -85,6 +87,7 @@ fn what_is_no_preamble_is_malformed_and_nothing_more_is_read() {
     assert_eq!(b.msgs(conn), [""; 0]);
 }
 
+// FR-2
 #[test]
 fn no_common_version_is_told_with_both_ranges() {
     let mut b = Node::listening();
@@ -95,6 +98,7 @@ fn no_common_version_is_told_with_both_ranges() {
     assert_eq!(b.seen, [Seen::Accepted(conn), Seen::NoCommonVersion(conn, ours, (7, 9))]);
 }
 
+// FR-5
 #[test]
 fn a_frame_of_no_bytes_is_malformed() {
     let mut b = Node::listening();
@@ -105,6 +109,7 @@ fn a_frame_of_no_bytes_is_malformed() {
     assert_eq!(b.msgs(conn), debug(&[ping(1)]));
 }
 
+// FR-6
 #[test]
 fn frames_are_small_until_our_ack_and_large_after_it() {
     let large = with_fetch(2_000, |fetch| bytes_of(&[fetch]));
@@ -124,6 +129,7 @@ fn frames_are_small_until_our_ack_and_large_after_it() {
     assert_eq!(b.msgs(acked), with_fetch(2_000, |fetch| debug(&[fetch])));
 }
 
+// FR-11
 #[test]
 fn a_length_that_is_claimed_is_not_believed() {
     let mut b = Node::listening();

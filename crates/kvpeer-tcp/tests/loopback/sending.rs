@@ -5,6 +5,7 @@ use kvpeer_tcp::{ConnToken, TcpConfig};
 use crate::messages::{goodbye, ping, with_fetch};
 use crate::world::{Node, Raw, Seen, bytes_of, debug, listening, pair, pump, stream_of};
 
+// LIM-2
 #[test]
 fn a_peer_that_never_reads_ends_its_connection_and_no_other() {
     let limit = 1 << 20;

@@ -50,6 +50,7 @@ fn read(bytes: &[u8]) -> Result<(u64, Since1, Since2), DecodeError> {
     Ok((round, fields.appended()?, fields.appended()?))
 }
 
+// FR-9
 #[test]
 fn an_older_reader_ignores_appended_fields() {
     let msg = AbortFetch { request: RequestName::new("req").unwrap(), round: Round(5) };
@@ -60,6 +61,7 @@ fn an_older_reader_ignores_appended_fields() {
     }
 }
 
+// FR-9
 #[test]
 fn a_newer_reader_defaults_fields_that_did_not_come() {
     assert_eq!(read(&written_by(0)), Ok((5, Since1::default(), Since2::default())));

@@ -8,12 +8,14 @@ use proptest::prelude::*;
 use crate::round_trip::encoded;
 
 proptest! {
+    // FR-10
     #[test]
     fn any_bytes(bytes in vec(any::<u8>(), 0..300)) {
         fuzzing::decode(&bytes);
         fuzzing::frame(&bytes);
     }
 
+    // FR-10
     #[test]
     fn any_body_of_every_kind(kind in 0..20u8, body in vec(any::<u8>(), 0..300)) {
         fuzzing::decode(&[&[kind], body.as_slice()].concat());

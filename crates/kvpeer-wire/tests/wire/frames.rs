@@ -31,6 +31,7 @@ fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
+    // FR-4
     #[test]
     fn any_splits(
         messages in vec(parts(), 0..8),
@@ -104,6 +105,7 @@ fn one_byte_at_a_time() {
     assert_eq!(reader.unread(), 0);
 }
 
+// FR-3
 #[test]
 fn another_protocol_is_told_by_its_first_wrong_byte() {
     let mut reader = FrameReader::new(EARLY);
@@ -113,6 +115,7 @@ fn another_protocol_is_told_by_its_first_wrong_byte() {
     assert_eq!(reader.next(Vec::new), Err(FrameError::Preamble(PreambleError::Magic)));
 }
 
+// FR-5
 #[test]
 fn a_claim_over_the_limit_is_refused_before_its_body_comes() {
     let mut reader = reader();
@@ -144,6 +147,7 @@ fn the_limit_may_change_at_any_time() {
     assert_eq!(next(&mut reader), Err(FrameError::TooLong { len: 10, limit: 9 }));
 }
 
+// FR-5
 #[test]
 fn a_frame_has_a_kind() {
     let mut reader = reader();

@@ -107,6 +107,7 @@ fn cases() -> Vec<(DecodeError, Kind, Vec<u8>)> {
     ]
 }
 
+// FR-10
 #[test]
 fn every_case_has_its_name() {
     for (expected, kind, body) in cases() {
@@ -148,6 +149,7 @@ fn every_name_has_a_case() {
     assert_eq!(seen, BTreeSet::from_iter(1..=24));
 }
 
+// FR-8
 #[test]
 fn unknown_kinds_are_skipped_from_128_on() {
     assert_eq!(FIRST_SKIPPABLE_KIND, 0x80);

@@ -22,6 +22,7 @@ fn every_range_is_read_as_it_was_written() {
     }
 }
 
+// FR-3
 #[test]
 fn what_is_no_preamble() {
     assert_eq!(Preamble::from_bytes(*b"GET / HT"), Err(PreambleError::Magic));
@@ -30,6 +31,7 @@ fn what_is_no_preamble() {
     assert_eq!(Preamble::from_bytes(*b"KVPEER\x03\x02"), Err(empty));
 }
 
+// FR-2
 #[test]
 fn the_highest_common_version_rules() {
     for (ours, theirs, version) in [

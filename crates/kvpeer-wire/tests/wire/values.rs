@@ -46,6 +46,7 @@ fn keys_in(body: &[u8]) -> Keys<'_> {
     }
 }
 
+// FR-14
 #[test]
 fn keys_have_1_to_64_bytes() {
     assert_eq!(Key::new(&[]), Err(KeyError { len: 0 }));
@@ -141,6 +142,7 @@ fn blocks_in_memory_and_in_a_frame_are_the_same() {
     assert!(Blocks::new(&[]).is_empty());
 }
 
+// FR-14
 #[test]
 fn a_demand_is_even() {
     let keys = run(&[b"ab", b"cd"]);
@@ -149,6 +151,7 @@ fn a_demand_is_even() {
     assert_eq!((demand.len(), demand.is_empty()), (2, false));
 }
 
+// FR-13
 #[test]
 fn bits_have_the_bytes_that_they_need_and_no_more() {
     assert_eq!(Bits::new(0, &[]), Some(Bits::default()));
@@ -179,6 +182,7 @@ fn bits_are_set_and_cleared_inside_only() {
     assert_eq!(set.as_bits().iter().filter(|bit| *bit).count(), 3);
 }
 
+// ID-1, ID-8
 #[test]
 fn names_have_1_to_255_bytes_and_texts_up_to_255() {
     let (longest, longer) = ("é".repeat(127) + "x", "é".repeat(128));
@@ -207,6 +211,7 @@ fn fingerprints_keep_pairs_in_order() {
     assert!(fingerprint.as_fingerprint().iter().eq(pairs));
 }
 
+// FR-7
 #[test]
 fn kinds_have_the_numbers_of_the_protocol_page() {
     let numbers = Kind::ALL.map(|kind| (format!("{kind:?}"), kind.number()));
@@ -232,6 +237,7 @@ fn kinds_have_the_numbers_of_the_protocol_page() {
     assert!(Kind::ALL.into_iter().all(|kind| Kind::from_number(kind.number()) == Some(kind)));
 }
 
+// MSG-1
 #[test]
 fn reasons_have_the_numbers_of_the_protocol_page() {
     macro_rules! named {

@@ -16,6 +16,7 @@ use crate::round_trip::encoded;
 
 const REGENERATE: &str = "KVPEER_WRITE_VECTORS=1 cargo test -p kvpeer-wire --test wire vectors";
 
+// FR-16
 #[test]
 fn committed_bytes_are_read_and_written() {
     let write = std::env::var_os("KVPEER_WRITE_VECTORS").is_some();

@@ -223,6 +223,7 @@ fn writes_land_a_few_blocks_at_a_time() {
     assert_eq!(a.prepare_wait(), Rest::MaySleep);
 }
 
+// END-11
 #[test]
 fn nothing_lands_once_the_right_is_closed() {
     let net = MemNet::new();
@@ -245,6 +246,7 @@ fn nothing_lands_once_the_right_is_closed() {
     assert_eq!(ends(&report(&mut a)), [(3, TransferEnd::NotPosted)]);
 }
 
+// END-10
 #[test]
 fn closing_the_own_right_fences_its_writes() {
     let net = MemNet::new();

@@ -141,6 +141,7 @@ fn a_node_with_nothing_to_do_is_idle() {
     assert!(node.is_over());
 }
 
+// TMR-2
 #[test]
 fn what_is_due_happens_after_what_has_arrived() {
     let (mut node, fake, clock) = node();
