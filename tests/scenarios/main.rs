@@ -17,3 +17,5 @@ mod hostile;
 mod liveness;
 mod misuse;
 mod prelude;
+mod supply;
+mod timers;

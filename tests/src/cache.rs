@@ -94,6 +94,17 @@ impl World {
         self.node(who).cache.asked.keys().copied().collect()
     }
 
+    /// The cache will not answer this lookup: the story does.
+    pub fn drop_probe(&mut self, who: Who, probe: ProbeId) {
+        self.node_mut(who).cache.asked.remove(&probe);
+    }
+
+    /// The cache has pinned these blocks for a job that the story has named.
+    pub fn books_pin(&mut self, who: Who, job: JobId, blocks: &[BlockIdx]) {
+        let since = self.writes.len();
+        self.node_mut(who).books.store(job, blocks.into(), since);
+    }
+
     /// The cache answers a lookup of which it has been told that it is over, if there is one.
     pub fn answer_late(&mut self, who: Who) {
         let over = self.node(who).cache.asked.iter().find(|(_, asked)| asked.ended);

@@ -17,6 +17,11 @@ impl World {
         self.ended.0 = true;
     }
 
+    /// Leaves a world in which no time can pass any more. Every other story ends with [`end`](Self::end).
+    pub fn abandon(mut self) {
+        self.ended.0 = true;
+    }
+
     /// As [`end`](Self::end); says what has happened in this world: messages, news, counts, timers and ends of WRITEs,
     /// by name.
     #[track_caller]

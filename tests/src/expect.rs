@@ -1,6 +1,6 @@
 //! What a story demands to have seen.
 
-use kvpeer_core::{CloseReason, Count, Destination, LinkStatus, LoadFailure, StoreOutcome, Totals};
+use kvpeer_core::{CloseReason, Count, Destination, LinkStatus, LoadFailure, StoreOutcome, Timer, Totals};
 
 use crate::{Job, LoadEnd, News, Who, World};
 
@@ -114,6 +114,21 @@ impl World {
     pub fn expect_pinned(&self, job: Job) {
         if let Some(outcome) = self.outcome(job) {
             self.fail(&format!("{job} should have no result, but has {outcome:?}"));
+        }
+    }
+
+    /// Whether the store, or the pin, has its result.
+    pub fn is_over(&self, job: Job) -> bool {
+        self.outcome(job).is_some()
+    }
+
+    /// What a node waits for next: in which second of the world, and why.
+    #[track_caller]
+    pub fn expect_timer(&self, who: Who, timer: Option<(u64, Timer)>) {
+        let next = self.endpoint(who).next_deadline();
+        let found = next.map(|deadline| (deadline.at.as_micros() / 1_000_000, deadline.why));
+        if found != timer {
+            self.fail(&format!("{who} should wait for {timer:?}, not {found:?}"));
         }
     }
 

@@ -23,6 +23,8 @@ mod names;
 mod node;
 mod rma;
 mod rogue;
+#[cfg(feature = "seeded-faults")]
+mod seeded;
 mod steps;
 mod text;
 mod trace;

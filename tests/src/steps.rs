@@ -152,6 +152,18 @@ impl World {
         self.log("--- nobody was woken until now");
     }
 
+    /// The clock is set back, as a broken driver might.
+    pub fn turn_back(&mut self, span: Duration) {
+        let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        self.now = Time::from_micros(self.now.as_micros().saturating_sub(micros));
+        self.log("--- the clock is set back");
+    }
+
+    /// The clock stands at the last moment there is.
+    pub fn at_the_end_of_time(&mut self) {
+        self.now = Time::NEVER;
+    }
+
     /// Wakes a node, whether or not it wants to be.
     pub fn wake(&mut self, who: Who) {
         self.tick(who);
