@@ -50,6 +50,22 @@ fn addresses() {
     refused(&serve(&["--listen", "127.0.0.1:0", "--advertise", "0.0.0.0:1"]), 2, "cannot be used");
 }
 
+// HS-14. The address is none of this host's (it is for documentation), so nothing is opened beyond loopback here.
+#[test]
+fn beyond_loopback_it_warns_that_nobody_is_authenticated() {
+    let serve = run(["serve", KV, "--listen", "192.0.2.1:5710"]);
+    assert_eq!(serve.code, 6, "{}", serve.err);
+    let (warning, error) = serve.err.split_once('\n').expect("a warning and an error");
+    assert!(warning.contains("beyond loopback") && warning.contains("not authenticated"), "{warning}");
+    assert!(error.starts_with("kvpeer: "), "{error}");
+    // Without the option it listens on loopback, and has nothing to warn of.
+    let dir = Dir::new();
+    let nobody =
+        ["--peer", "127.0.0.1:1", "--connect-timeout", "0.1", "--tokens", TOKENS, "--block-len", "1"];
+    let fetch = run([&["fetch", "--out", &dir.path("out")][..], &nobody].concat());
+    refused(&fetch, 4, "cannot be reached");
+}
+
 #[test]
 fn an_address_that_is_taken() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
