@@ -24,7 +24,9 @@ pub struct Case {
 /// How long a search takes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Size {
-    /// Seconds: part of every test run.
+    /// Part of `cargo test`, without optimization.
+    Small,
+    /// Seconds: part of every check.
     Quick,
     /// Minutes.
     Deep,
@@ -63,6 +65,12 @@ pub enum Expect {
     Rejected,
     /// A process took the place of another.
     Restarted,
+    /// A consumer wanted the supply of another one.
+    NotYours,
+    /// A silent peer was given up.
+    Silent,
+    /// A session was given up because nothing happened.
+    Idle,
 }
 
 /// A case under search.
@@ -140,6 +148,9 @@ impl Expect {
             Expect::LatePin => ("a pin came too late", |search, _| search.saw(Expect::LatePin)),
             Expect::Rejected => ("a connection was refused", |search, _| search.saw(Expect::Rejected)),
             Expect::Restarted => ("a process was restarted", |search, _| search.saw(Expect::Restarted)),
+            Expect::NotYours => ("another's supply was wanted", |search, _| search.saw(Expect::NotYours)),
+            Expect::Silent => ("a silent peer was given up", |search, _| search.saw(Expect::Silent)),
+            Expect::Idle => ("an idle session was given up", |search, _| search.saw(Expect::Idle)),
         };
         Property::sometimes(name, holds)
     }
@@ -164,6 +175,9 @@ impl Expect {
             Expect::LatePin => *seen == Seen::LatePin,
             Expect::Rejected => *seen == Seen::Counted(Count::Rejected),
             Expect::Restarted => *seen == Seen::Restarted,
+            Expect::NotYours => *seen == Seen::Counted(Count::NotYours),
+            Expect::Silent => *seen == Seen::Ended(CloseReason::Silent),
+            Expect::Idle => *seen == Seen::Ended(CloseReason::Idle),
         }
     }
 }

@@ -15,6 +15,8 @@ mod options;
 mod planes;
 mod random;
 mod rma;
+#[cfg(feature = "seeded-faults")]
+mod seeded;
 mod seen;
 pub mod setup;
 mod shared;

@@ -1,6 +1,6 @@
 //! What can happen next.
 
-use kvpeer_core::{ProbeId, TransferEnd};
+use kvpeer_core::{ProbeId, Time, TransferEnd};
 
 use crate::control::{EndState, Flow};
 use crate::names::{ConnKey, RightKey, Side, Who, WriteKey};
@@ -35,7 +35,8 @@ impl World {
         let found = Options::of(self).found;
         let prompt = found.iter().any(|(_, urgency)| *urgency == Urgency::Prompt);
         let mut steps: Vec<Step> = found.into_iter().map(|(step, _)| step).collect();
-        if !prompt && self.next_deadline().is_some() {
+        let horizon = self.setup.horizon.map_or(Time::NEVER, |span| Time::ZERO + span);
+        if !prompt && self.next_deadline().is_some_and(|next| next <= horizon) {
             steps.push(Step::Time);
         }
         steps

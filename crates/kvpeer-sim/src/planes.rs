@@ -5,6 +5,7 @@ use kvpeer_core::{
 };
 use kvpeer_wire::Key;
 
+use crate::control::EndState;
 use crate::effects::Effects;
 use crate::judge::Promise;
 use crate::names::{RightKey, Who, WriteKey, keys_buf, request_id};
@@ -342,8 +343,8 @@ impl World {
         let lands = |write: &Write| {
             write.target.owner == process && write.dst.iter().any(|block| load.contains(block))
         };
-        if self.writes.values().any(|write| lands(write) && write.reads()) {
-            // There is no such proof while a process still writes.
+        if self.writes.values().any(|write| lands(write) && write.reads()) || self.may_still_post(who, job) {
+            // There is no such proof while a process still writes, or may.
             return;
         }
         self.writes.retain(|_, write| !lands(write));
@@ -354,6 +355,14 @@ impl World {
             }
         }
         self.command(who, Command::ReleaseQuarantine { job }, log);
+    }
+
+    /// Whether the peer still has the connection that a load's fetch went out on.
+    fn may_still_post(&self, who: Who, job: JobId) -> bool {
+        let node = self.node(who);
+        let right = node.book.loads.get(&job).and_then(|load| node.rights.get(&load.epoch?));
+        let conn = right.and_then(|right| Some((self.conns.get(&right.conn)?, right.side)));
+        conn.is_some_and(|(conn, side)| conn.end(side.other()).state != EndState::Closed)
     }
 
     fn set_cell(&mut self, who: Who, block: BlockIdx, content: Cell) {

@@ -25,6 +25,8 @@ pub struct Setup {
     pub fence: Fence,
     /// How WRITEs land.
     pub landing: Landing,
+    /// Time stands still from here on, if it does: for worlds that would never come to rest.
+    pub horizon: Option<Duration>,
     /// How many faults may happen.
     pub budget: u8,
     /// Which.
@@ -157,6 +159,7 @@ impl Setup {
             limits: Limits::default(),
             fence: Fence::Proves,
             landing: Landing::Whole,
+            horizon: None,
             budget: 0,
             faults: BTreeSet::new(),
             choices: BTreeSet::new(),

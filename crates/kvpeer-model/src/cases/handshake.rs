@@ -10,7 +10,7 @@ use super::{A, B, consume, faults, load, now, script, store};
 use crate::case::{Case, Expect, Size};
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![crossing(), one_way(), any_order(), restart()]
+    vec![crossing(), crossing_faults(), one_way(), any_order(), restart()]
 }
 
 fn work(setup: &mut Setup) {
@@ -27,8 +27,25 @@ fn crossing() -> Case {
     Case {
         covers: "both dial, connects cross or lie in a buffer, nothing fails",
         setup,
-        size: Size::Quick,
+        size: Size::Small,
         expects: vec![Expect::Loaded, Expect::Rejected, Expect::AtRest],
+    }
+}
+
+fn crossing_faults() -> Case {
+    let mut setup = Setup::quiet("crossing-faults");
+    setup.eager = [Ask::Admit, Ask::Close].into();
+    work(&mut setup);
+    faults(
+        &mut setup,
+        2,
+        [Fault::Cut, Fault::DialRefused, Fault::DelayAnswer, Fault::DelayLink, Fault::Mute],
+    );
+    Case {
+        covers: "both dial, rights and registrations take their time, two faults of links, dials and answers",
+        setup,
+        size: Size::Deep,
+        expects: vec![Expect::Loaded, Expect::Failed, Expect::Rejected, Expect::AtRest],
     }
 }
 
@@ -37,7 +54,7 @@ fn one_way() -> Case {
     setup.eager = [Ask::Admit, Ask::Register, Ask::Close].into();
     setup.unreachable = BTreeSet::from([(A, B)]);
     work(&mut setup);
-    faults(&mut setup, 1, [Fault::Cut, Fault::DelayLink]);
+    faults(&mut setup, 2, [Fault::Cut, Fault::DelayLink]);
     Case {
         covers: "both dial, but the smaller id cannot reach the other",
         setup,
@@ -54,7 +71,7 @@ fn any_order() -> Case {
     setup.scripts[1].wishes.pop();
     faults(
         &mut setup,
-        1,
+        2,
         [
             Fault::Cut,
             Fault::DialRefused,
@@ -68,7 +85,7 @@ fn any_order() -> Case {
     Case {
         covers: "one dials; admission, rights and registration in any order, refused, failing or late, also for lost links",
         setup,
-        size: Size::Deep,
+        size: Size::Quick,
         expects: vec![Expect::Loaded, Expect::Failed, Expect::Rejected, Expect::Waited, Expect::AtRest],
     }
 }

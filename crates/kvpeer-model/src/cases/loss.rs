@@ -72,7 +72,7 @@ fn shutdown() -> Case {
     setup.choices.insert(Choice::CancelDrops);
     setup.scripts.push(script(A, [any_time(Wish::Shutdown { within: 1 })]));
     setup.scripts.push(script(B, [any_time(Wish::Shutdown { within: 2 })]));
-    faults(&mut setup, 1, [Fault::DelayWrite, Fault::DelayLink]);
+    faults(&mut setup, 1, [Fault::DelayWrite, Fault::DelayLink, Fault::WriteErrors]);
     Case {
         covers: "one node or both shut down at any moment, with a WRITE or a link that is late",
         setup,

@@ -7,6 +7,7 @@
 mod handshake;
 mod loss;
 mod pd;
+mod pulse;
 mod symmetric;
 
 use std::collections::BTreeSet;
@@ -20,6 +21,7 @@ use crate::case::Case;
 
 const A: Who = Who(0);
 const B: Who = Who(1);
+const C: Who = Who(2);
 
 /// All cases, the quick ones first.
 pub fn all() -> Vec<Case> {
@@ -27,6 +29,7 @@ pub fn all() -> Vec<Case> {
     all.extend(symmetric::cases());
     all.extend(handshake::cases());
     all.extend(loss::cases());
+    all.extend(pulse::cases());
     all.sort_by_key(|case| case.size);
     all
 }

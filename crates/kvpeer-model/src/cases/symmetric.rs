@@ -33,7 +33,7 @@ fn two_rounds() -> Case {
     Case {
         covers: "two rounds, in full and in parts, pins that expire or come late, finish at any moment",
         setup,
-        size: Size::Quick,
+        size: Size::Small,
         expects: vec![
             Expect::Loaded,
             Expect::Failed,
@@ -90,7 +90,7 @@ fn both_ways() -> Case {
     Case {
         covers: "both nodes consume and produce the same request on one session, with one fault",
         setup,
-        size: Size::Quick,
+        size: Size::Small,
         expects: vec![Expect::Loaded, Expect::Failed, Expect::Hit, Expect::Released],
     }
 }

@@ -33,14 +33,16 @@ impl World {
                     self.fail(Promise::OneResult, how);
                 }
                 if let StoreOutcome::Failed(StoreFailure::Session(reason)) = outcome {
-                    self.judge_session_end(who, *reason);
+                    self.judge_lost_work(who, *reason);
                 }
             }
             News::PeerDown { reason, .. } => {
                 log.see(Seen::Ended(*reason));
+                // Work of the peer's that crosses the goodbye of an idle session is lost with it.
+                self.disturbed |= *reason == CloseReason::Idle;
                 self.judge_session_end(who, *reason);
             }
-            News::RequestFailed { reason, .. } => self.judge_session_end(who, *reason),
+            News::RequestFailed { reason, .. } => self.judge_lost_work(who, *reason),
             News::LookupAnswered | News::FetchArrived | News::PeerUp(_) | News::PeerRefused => {}
         }
     }
@@ -120,12 +122,20 @@ impl World {
             LoadFailure::Aborted if !load.unwanted => {
                 self.fail(Promise::Law, format!("{who}: nobody has aborted load {}", job.0));
             }
-            LoadFailure::Session(reason) => self.judge_session_end(who, reason),
+            LoadFailure::Session(reason) => self.judge_lost_work(who, reason),
             LoadFailure::Aborted
             | LoadFailure::Producer(_)
             | LoadFailure::Timeout
             | LoadFailure::Overloaded => {}
         }
+    }
+
+    /// Work is lost with a session: it was not idle then.
+    fn judge_lost_work(&mut self, who: Who, reason: CloseReason) {
+        if reason == CloseReason::Idle {
+            self.fail(Promise::BlastRadius, format!("{who} gives up a session as idle that has work"));
+        }
+        self.judge_session_end(who, reason);
     }
 
     /// I9: a session ends only when something has happened that may cost one.
