@@ -7,6 +7,7 @@ mod cargo;
 mod check;
 mod demo;
 mod rules;
+mod seeded_faults;
 mod system;
 mod test;
 
@@ -31,6 +32,8 @@ enum Task {
     Test(test::TestArgs),
     /// Checks that code and tests cite every rule of the protocol page
     Rules(rules::RulesArgs),
+    /// Puts faults into the core, one at a time, and sees whether the checks notice
+    SeededFaults(seeded_faults::SeededFaultsArgs),
     /// Format, lints and documentation, with every feature set that is shipped
     Check(check::CheckArgs),
 }
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Task::Demo(args) => demo::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Rules(args) => rules::run(&args),
+        Task::SeededFaults(args) => seeded_faults::run(&args),
         Task::Check(args) => check::run(&args),
     };
     match outcome {

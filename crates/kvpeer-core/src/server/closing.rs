@@ -74,7 +74,9 @@ impl Producer<'_> {
         self.answer_all(cx);
         self.close_supply(cx, reason);
         for id in self.fetches(|fetching| fetching.posted < fetching.queue.len() || fetching.waiting > 0) {
-            self.fail_going(cx, &id, Failure::Closing);
+            if !seeded(Fault::WriteWhileClosing) {
+                self.fail_going(cx, &id, Failure::Closing);
+            }
         }
     }
 
