@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufRead};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use super::order::{Line, LoadResult, News, Order, Reply, Stats, Taken};
 use super::prompt::{Ring, digest};
+use super::reuse::{Reuse, mark};
 use super::wrong;
 use crate::args::{DemoNodeArgs, NodeArgs};
 use crate::key_list::Names;
@@ -37,13 +38,15 @@ pub(crate) fn run(args: &DemoNodeArgs) -> Result<(), Stopped> {
     tell(Line::News(News::Ready { peer: node.peer_id, address: node.address }));
 
     let (answered, lookups) = channel();
+    let reuse = SharedReuse::default();
     let pump = thread::Builder::new().name("news".to_owned()).spawn({
-        let table = table.clone();
-        move || pump(node.events, &table, &answered)
+        let (table, reuse) = (table.clone(), Arc::clone(&reuse));
+        move || pump(node.events, &table, &reuse, &answered)
     });
     let pump = pump.map_err(|error| Stopped::new(Exit::Local, error.to_string()))?;
     let chain = Chain::new(args.block_tokens);
-    let mut actor = Actor { handle: node.handle, region, table, lookups, chain, prompts: HashMap::new() };
+    let mut actor =
+        Actor { handle: node.handle, region, table, lookups, chain, prompts: HashMap::new(), reuse };
     // The end of the orders is the end of the show, or of the director.
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         let reply = match serde_json::from_str(&line) {
@@ -83,6 +86,14 @@ struct Actor {
     lookups: Receiver<RequestId>,
     chain: Chain,
     prompts: HashMap<String, Vec<BlockKey>>,
+    reuse: SharedReuse,
+}
+
+/// Set by an order, used by the news.
+type SharedReuse = Arc<Mutex<Option<Reuse>>>;
+
+fn lock(reuse: &SharedReuse) -> MutexGuard<'_, Option<Reuse>> {
+    reuse.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Actor {
@@ -154,10 +165,14 @@ impl Actor {
             Order::Fill { first, count, with } => {
                 let mut content = vec![0; self.region.block_len()];
                 for block in first..first + count {
-                    let mark = [with.to_le_bytes(), block.to_le_bytes()].concat();
-                    content.iter_mut().zip(mark.iter().cycle()).for_each(|(byte, mark)| *byte = *mark);
+                    mark(block, with, &mut content);
                     self.region.write_block(block, &content).map_err(text)?;
                 }
+                Ok(Reply::Done)
+            }
+            Order::Reuse { loads, old, new } => {
+                let loads = loads.iter().map(|it| (it.job, it.first..it.first + it.count)).collect();
+                *lock(&self.reuse) = Some(Reuse::new(self.region.clone(), loads, old, new));
                 Ok(Reply::Done)
             }
         }
@@ -188,10 +203,13 @@ impl Actor {
 }
 
 /// Passes the node's news on, until there is no more.
-fn pump(events: Events, table: &BlockTable, answered: &Sender<RequestId>) {
+fn pump(events: Events, table: &BlockTable, reuse: &SharedReuse, answered: &Sender<RequestId>) {
     for event in events {
         let news = match event {
             Event::LoadFinished { job, outcome, destination, .. } => {
+                if destination == Destination::Reusable {
+                    given_back(reuse, job);
+                }
                 let result = match outcome {
                     LoadOutcome::Loaded => LoadResult::Loaded,
                     LoadOutcome::Failed { why, landed } => LoadResult::Failed {
@@ -201,7 +219,10 @@ fn pump(events: Events, table: &BlockTable, answered: &Sender<RequestId>) {
                 };
                 News::LoadFinished { job: job.0, result, reusable: destination == Destination::Reusable }
             }
-            Event::DestinationReleased { job } => News::Released { job: job.0 },
+            Event::DestinationReleased { job } => {
+                given_back(reuse, job);
+                News::Released { job: job.0 }
+            }
             Event::StoreFinished { job, outcome } => {
                 table.finished(job);
                 let delivered = outcome == StoreOutcome::Delivered;
@@ -236,6 +257,15 @@ fn pump(events: Events, table: &BlockTable, answered: &Sender<RequestId>) {
             }
         };
         tell(Line::News(news));
+    }
+}
+
+/// Before anything is told: nothing may come between the release and the reuse.
+fn given_back(reuse: &SharedReuse, job: JobId) {
+    match lock(reuse).as_mut().and_then(|reuse| reuse.given_back(job.0)) {
+        Some(Ok(blocks)) => tell(Line::News(News::Reused { blocks })),
+        Some(Err(error)) => say::complaint(error),
+        None => {}
     }
 }
 

@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::json;
 
-use super::director::{Director, LONG, REAL, check_loaded};
-use super::order::{LoadResult, News, Order, Taken};
+use super::director::{Director, LONG, REAL};
+use super::order::{LoadResult, LoadedRange, News, Order, Taken};
 use super::prefill::{arrived, finish};
 use super::report::Report;
 use super::wrong;
@@ -113,32 +114,46 @@ pub(crate) fn show_kill(director: &mut Director<'_>, report: &Report) -> Result<
     Err(wrong(format!("kill: none of {TRIES} kills came while WRITEs were in flight")))
 }
 
-/// Half of the long prompt, stored and being loaded.
-fn half(director: &mut Director<'_>, blocks: Range<u32>) -> Result<u64, Stopped> {
+/// What is all over the consumer's blocks before the loads that are cut, and after their reuse.
+const OLD: u32 = 0x01d;
+const NEW: u32 = 0x2e3;
+
+/// A part of the long prompt, stored and being loaded.
+fn half(director: &mut Director<'_>, blocks: Range<u32>) -> Result<LoadedRange, Stopped> {
     let request = director.request("kill");
     director.store(&request, LONG, blocks.clone().collect())?;
     director.open(&request, Taken::PrefillDecode)?;
-    director.load(&request, LONG, blocks.clone().collect(), blocks.start)
+    let job = director.load(&request, LONG, blocks.clone().collect(), blocks.start)?;
+    Ok(LoadedRange { job, first: blocks.start, count: blocks.end - blocks.start })
 }
 
 fn kill(director: &mut Director<'_>, report: &Report) -> Result<Cut, Stopped> {
     let (real, long) = (director.prompt.real, director.prompt.long);
+    director.consumer.order(&Order::Fill { first: 0, count: long + real, with: OLD })?;
     // Two loads that are being written, and one whose blocks nobody has stored.
-    let first = half(director, 0..long / 2)?;
-    let second = half(director, long / 2..long)?;
+    let halves = [half(director, 0..long / 2)?, half(director, long / 2..long)?];
     let request = director.request("kill");
     director.open(&request, Taken::PrefillDecode)?;
-    let parked = director.load(&request, REAL, (0..real).collect(), long)?;
+    let job = director.load(&request, REAL, (0..real).collect(), long)?;
+    let parked = LoadedRange { job, first: long, count: real };
     arrived(director, &request)?;
-    let under_way = director.producer_is_writing(&[first, second])?;
+    let loads = vec![halves[0], halves[1], parked];
+    director.consumer.order(&Order::Reuse { loads: loads.clone(), old: OLD, new: NEW })?;
+
+    let _ = director.producer_is_writing(&halves.map(|half| half.job))?;
+    // A consumer that stands still takes no WRITE, so none ends: what is in flight now is in flight at the kill, and
+    // the sockets are full of it.
+    director.consumer.signal(Signal::STOP)?;
+    let under_way = director.producer.stats()?;
     let killed = Instant::now();
     director.producer.kill()?;
+    director.consumer.signal(Signal::CONT)?;
 
     let mut quarantined = Vec::new();
-    for job in [first, second, parked] {
-        let ended = director.loaded(job)?;
+    for LoadedRange { job, .. } in &loads {
+        let ended = director.loaded(*job)?;
         match (ended.result, ended.reusable) {
-            (LoadResult::Failed { .. }, false) => quarantined.push(job),
+            (LoadResult::Failed { .. }, false) => quarantined.push(*job),
             // Was over just before.
             (LoadResult::Loaded, true) => {}
             (result, reusable) => {
@@ -151,45 +166,40 @@ fn kill(director: &mut Director<'_>, report: &Report) -> Result<Cut, Stopped> {
             (*news == News::Released { job: *job }).then_some(())
         })?;
     }
-    let under_way = match under_way {
-        Some(stats) if quarantined.contains(&first) || quarantined.contains(&second) => stats,
-        Some(_) | None => return Ok(Cut::Missed("the transfers were over before the kill")),
-    };
-    let released = killed.elapsed();
+    // The consumer has used them again in the moment of their release.
+    let used = director.consumer.wait_for("the reuse of released blocks", |news| {
+        let News::Reused { blocks } = news else { return None };
+        Some(*blocks)
+    })?;
+    let (took, reused) = (killed.elapsed(), Instant::now());
+    director.verify_marked(0, used, NEW)?;
+    if under_way.writes == 0 || !halves.iter().any(|half| quarantined.contains(&half.job)) {
+        return Ok(Cut::Missed("the transfers were over before the kill"));
+    }
 
-    // Used again at once, for something else; and again by a load, once that was seen to stay.
-    director.consumer.order(&Order::Fill { first: 0, count: long, with: 0x5eed })?;
-    let reused = Instant::now();
-    let before = director.consumer.digests(0, long)?;
     director.replace_producer()?;
     thread::sleep(LATER.saturating_sub(reused.elapsed()));
-    let overwritten =
-        before.iter().zip(director.consumer.digests(0, long)?).filter(|(was, is)| *was != is).count();
-    if overwritten > 0 {
-        return Err(wrong(format!("kill: {overwritten} blocks were overwritten after they were used again")));
-    }
+    director.verify_marked(0, used, NEW)?;
     let request = director.request("after");
     let store = director.store(&request, LONG, (0..long).collect())?;
     director.open(&request, Taken::PrefillDecode)?;
     let turned: Vec<u32> = (0..long).rev().collect();
-    let load = director.load(&request, LONG, turned.clone(), 0)?;
-    let loaded = director.loaded(load)?;
-    check_loaded(load, &loaded)?;
+    director.load_and_verify(&request, LONG, &turned, 0)?;
     director.stored(store)?;
-    director.verify(&turned, 0)?;
     finish(director, &request)?;
 
     let (writes, blocks) = (under_way.writes, under_way.blocks_in_flight);
     let text = format!(
-        "{writes} WRITEs ({blocks} blocks) in flight when asked right before SIGKILL; 3 loads answered once, {} quarantined, released by \
-         the fence after {} ms, used again, intact {} s later; then loaded from a new producer: {long} blocks verified",
+        "{writes} WRITEs ({blocks} blocks) in flight at SIGKILL; 3 loads answered once, {} quarantined, released by \
+         the fence and used again within {} ms, intact {} s later; then loaded from a new producer: {long} blocks \
+         verified",
         quarantined.len(),
-        released.as_millis(),
+        took.as_millis(),
         LATER.as_secs(),
     );
     let facts = json!({
         "writes_in_flight": writes, "blocks_in_flight": blocks, "jobs": 3, "quarantined": quarantined.len(),
-        "released_after_ms": released.as_secs_f64() * 1e3, "overwritten": overwritten, "verified": long,
+        "reused_within_ms": took.as_secs_f64() * 1e3, "reused": used, "overwritten": 0, "verified": long,
     });
     report.step("kill", &text, facts);
     Ok(Cut::InMidTransfer { writes })

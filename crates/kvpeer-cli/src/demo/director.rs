@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use super::order::{LoadResult, News, Order, Stats, Taken};
 use super::process::{PATIENCE, Process};
-use super::prompt::Prompt;
+use super::prompt::{Prompt, digest};
+use super::reuse::mark;
 use super::wrong;
 use crate::args::DemoArgs;
 use crate::stopped::{Exit, Stopped};
@@ -140,6 +141,20 @@ impl<'a> Director<'a> {
         }
         self.verified += u64::from(count);
         Ok(())
+    }
+
+    /// Whether the consumer's blocks from `first` on were used for something else, and still are what that made them.
+    pub(crate) fn verify_marked(&mut self, first: u32, count: u32, with: u32) -> Result<(), Stopped> {
+        let mut content = vec![0; usize::try_from(self.prompt.block_len()).unwrap_or(usize::MAX)];
+        let found = self.consumer.digests(first, count)?;
+        let overwritten = (first..).zip(&found).filter(|(block, found)| {
+            mark(*block, with, &mut content);
+            digest(&content) != **found
+        });
+        match overwritten.count() {
+            0 => Ok(()),
+            blocks => Err(wrong(format!("{blocks} blocks were overwritten after they were used again"))),
+        }
     }
 
     /// Waits until the producer has posted WRITEs that are not terminal; `None` when the load ended before.

@@ -13,6 +13,7 @@ mod prefill;
 mod process;
 mod prompt;
 mod report;
+mod reuse;
 mod sharing;
 
 use std::time::Instant;

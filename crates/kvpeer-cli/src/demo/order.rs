@@ -26,8 +26,19 @@ pub(crate) enum Order {
     Stats,
     /// What do these blocks of the region hold?
     Digests { first: u32, count: u32 },
-    /// Use these blocks of the region for something else: write `with` and the block's number all over them.
+    /// Use these blocks of the region for something else: write `with` all over them.
     Fill { first: u32, count: u32, with: u32 },
+    /// As soon as all of these loads have given their blocks back, in the same moment, use those for something else:
+    /// write `new` where `old` was before the loads.
+    Reuse { loads: Vec<LoadedRange>, old: u32, new: u32 },
+}
+
+/// A load, and where its blocks are in the region.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug)]
+pub(crate) struct LoadedRange {
+    pub(crate) job: u64,
+    pub(crate) first: u32,
+    pub(crate) count: u32,
 }
 
 /// How a request's blocks are taken.
@@ -80,6 +91,10 @@ pub(crate) enum News {
     /// The blocks of a quarantined load may be used again.
     Released {
         job: u64,
+    },
+    /// After an order to that end: so many blocks are used for something else.
+    Reused {
+        blocks: u32,
     },
     StoreFinished {
         job: u64,

@@ -7,6 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::order::{Line, News, Order, Reply, Stats};
 use super::wrong;
 use crate::stopped::{Exit, Stopped};
@@ -179,11 +181,18 @@ impl Process {
             Line::News(
                 News::Ready { .. }
                 | News::Released { .. }
+                | News::Reused { .. }
                 | News::FetchArrived { .. }
                 | News::PeerDown { .. },
             )
             | Line::Reply(_) => {}
         }
+    }
+
+    /// Stops it where it stands, or lets it go on.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Stopped> {
+        kill_process(Pid::from_child(&self.child), signal)
+            .map_err(|error| wrong(format!("the {} takes no signal: {error}", self.name)))
     }
 
     /// SIGKILL, and nothing left of the process when this returns.
