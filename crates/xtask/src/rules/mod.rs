@@ -26,7 +26,7 @@ pub(crate) struct RulesArgs {
 const PAGE: &str = "docs/protocol.md";
 
 /// Crates that check others: what they cite, they prove.
-const CHECKERS: &[&str] = &["kvpeer-sim", "kvpeer-model"];
+const CHECKERS: &[&str] = &["kvpeer-sim", "kvpeer-model", "kvpeer-fuzzing"];
 
 /// Its citations are examples.
 const NOT_READ: &[&str] = &["xtask"];
