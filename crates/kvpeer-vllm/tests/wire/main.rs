@@ -1,5 +1,7 @@
 //! What the format promises, seen from outside.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod corpus;
 mod damage;
 mod malformed;

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use kvpeer_vllm::wire::{Decoded, Message, Success};
-use kvpeer_wire::{Key, Limits};
-use serde_json::{Value, json};
+use kvpeer_vllm::wire::{Decoded, Message};
+use kvpeer_wire::Limits;
+use serde_json::Value;
+
+use crate::common::as_json;
 
 #[test]
 fn every_captured_payload_is_read_and_written() {
@@ -33,65 +35,6 @@ fn every_captured_payload_is_read_and_written() {
     let committed = committed.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".hex"));
     assert_eq!(files, committed.collect(), "every file is of this session");
     assert_eq!(kinds.len(), kvpeer_vllm::strategies::KINDS, "every type was captured");
-}
-
-/// As vLLM's dict, in the form of `session.jsonl`.
-fn as_json(message: &Message<'_>) -> Value {
-    let kind = message.kind();
-    let key = |key: Key<'_>| bytes(key.as_bytes());
-    match message {
-        Message::Connect(msg) => json!({
-            "type": kind,
-            "peer_id": msg.peer_id.as_str(),
-            "agent_metadata": bytes(msg.agent_metadata),
-            "base_addr": msg.base_addr,
-            "num_blocks": msg.num_blocks,
-            "block_len": msg.block_len,
-            "config_fingerprint": msg.config_fingerprint.as_str(),
-            "hash_seed": msg.hash_seed.as_str(),
-        }),
-        Message::ConnectAck(msg) => json!({ "type": kind, "peer_id": msg.peer_id.as_str() }),
-        Message::Disconnect => json!({ "type": kind }),
-        Message::Fetch(msg) => json!({
-            "type": kind,
-            "kv_request_id": msg.kv_request_id.as_str(),
-            "keys": msg.keys.iter().map(key).collect::<Vec<_>>(),
-            "block_indexes": msg.block_indexes.iter().collect::<Vec<_>>(),
-            "round_seq": msg.round_seq.0,
-        }),
-        Message::Lookup(msg) => json!({
-            "type": kind,
-            "kv_request_id": msg.kv_request_id.as_str(),
-            "keys": msg.keys.iter().map(key).collect::<Vec<_>>(),
-            "round_seq": msg.round_seq.0,
-        }),
-        Message::LookupResp(msg) => json!({
-            "type": kind,
-            "kv_request_id": msg.kv_request_id.as_str(),
-            "keys": msg.keys.iter().map(key).collect::<Vec<_>>(),
-            "hits": msg.hits.iter().collect::<Vec<_>>(),
-        }),
-        Message::TransferDone(msg) => json!({
-            "type": kind,
-            "kv_request_id": msg.kv_request_id.as_str(),
-            "success": msg.success == Success::Yes,
-            "round_seq": msg.round_seq.0,
-        }),
-        Message::AbortFetch(msg) => json!({
-            "type": kind,
-            "kv_request_id": msg.kv_request_id.as_str(),
-            "round_seq": msg.round_seq.0,
-        }),
-        Message::AbortAck(msg) => json!({
-            "type": kind,
-            "kv_request_id": msg.kv_request_id.as_str(),
-            "round_seq": msg.round_seq.0,
-        }),
-    }
-}
-
-fn bytes(bytes: &[u8]) -> Value {
-    json!({ "$b": bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() })
 }
 
 fn folder() -> PathBuf {
