@@ -334,7 +334,9 @@ impl Producer<'_> {
 
     /// Every block of an ended fetch goes to the consumer, back to the pool (PD-5), or is lost to its job.
     fn settle_slots(&mut self, cx: &mut Cx<'_>, id: &RoundId, fetching: &Fetching) {
-        if let Some(pool) = self.tables.pools.get_mut(&id.request) {
+        if let Some(pool) = self.tables.pools.get_mut(&id.request)
+            && pool.is_bound_to(self.epoch)
+        {
             pool.demand.remove(&id.round);
         }
         let told = matches!(fetching.ending, Ending::Going | Ending::Failing(_));
