@@ -4,6 +4,7 @@ use crate::prelude::*;
 
 /// A1 · guards I1, I2, I5, SUP-11: an abort is acknowledged only when its WRITEs are terminal, however long that takes;
 /// until then the source stays pinned and the destination reserved.
+/// Rules PD-6, SUP-2.
 #[test]
 fn a01_ack_waits_for_the_write() {
     let mut w = World::pair_with(|_, config| config.timing.abort_ack = 60.s());
@@ -88,6 +89,7 @@ fn a03_old_ack_does_not_fail_the_next_load() {
 
 /// A5 · guards I5, I1, MSG-20: an errored WRITE does not make its round quiet: the ack waits for the others, and is not
 /// settled.
+/// Rules SUP-2.
 #[test]
 fn a05_errored_is_not_quiet() {
     let (mut w, load, _, [first, second]) = two_in_flight();
@@ -195,6 +197,7 @@ fn a10_store_after_the_finish() {
 
 /// A11 · guards I5, I7, SUP-11: aborting is the core's work, whatever the data plane can do: one that cancels nothing
 /// is asked again and again, and the ack comes when the WRITE ends by itself.
+/// Rules SUP-6.
 #[test]
 fn a11_a_plane_that_cancels_nothing() {
     let (mut w, load, _, write) = in_flight();

@@ -5,6 +5,7 @@ use std::num::NonZeroU8;
 use crate::prelude::*;
 
 /// B1 · guards I3, LOAD-6, CMD-6: finishing a request during a load aborts the load, once, and answers it, once.
+/// Rules SUP-19.
 #[test]
 fn b01_finish_during_a_load() {
     let mut w = pd();
@@ -83,6 +84,7 @@ fn b05_write_not_posted() {
 }
 
 /// B7 · guards I3, I9, SUP-7, END-1: a data plane that loses the peer ends its session, and answers each job once.
+/// Rules END-2.
 #[test]
 fn b07_data_plane_loses_the_peer() {
     let (mut w, load, store, write) = in_flight();
@@ -117,6 +119,7 @@ fn b08_failure_waits_for_the_others() {
 }
 
 /// B10 · guards I4, LOAD-9: part of a load is never success; what is there is listed, and only that.
+/// Rules LOAD-11, PD-8.
 #[test]
 fn b10_part_is_not_success() {
     let mut w = World::pair_with(|_, config| config.timing.parked = 5.s());
@@ -166,6 +169,7 @@ fn b12_unknown_outcome_is_a_failure() {
 
 /// B13 · guards I7, LOAD-8, MSG-17: waiting for supply is not transferring: the load timer does not run while demand is
 /// parked, and runs anew when the supply has come.
+/// Rules MSG-16.
 #[test]
 fn b13_queueing_is_not_transfer() {
     let mut w = pd();

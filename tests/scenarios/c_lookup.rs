@@ -152,6 +152,7 @@ fn c10_fetch_forgets_hits() {
 }
 
 /// C10 · guards I4, I7, LKP-2, FR-15: a hit is good for the time that the producer keeps its pin, no longer.
+/// Rules PIN-2.
 #[test]
 fn c10_hits_expire() {
     let mut w = World::pair_with(|who, config| {

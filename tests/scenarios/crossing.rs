@@ -69,6 +69,7 @@ fn d09_late_first_dial() {
 }
 
 /// D9 · guards I3: the smaller id's own dial does not get through; then the other's is the one.
+/// Rules DUP-4, DUP-5.
 #[test]
 fn d09_one_way_reachability() {
     for blocked in [(A, B), (B, A)] {
@@ -93,6 +94,7 @@ fn d09_hanging_dial() {
 }
 
 /// D9 · guards I3: every order in which the two handshakes can interleave, up to a length.
+/// Rules DUP-4, DUP-7.
 #[test]
 fn d09_every_order_of_two_handshakes() {
     // Each bit says which of the two directions delivers next; what is left runs by itself.

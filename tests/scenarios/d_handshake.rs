@@ -22,6 +22,7 @@ fn differing(ours: &Compatibility, theirs: &Compatibility) -> (World, Job) {
 
 /// D1 · guards I3, HS-18, HS-23, CMD-14: an incompatible peer is told why, both sides report it, and the work fails at
 /// once.
+/// Rules HS-5.
 #[test]
 fn d01_refusal_names_the_reason() {
     let mut w = World::with(2, |who, config: &mut Config| {
@@ -55,6 +56,7 @@ fn d01_refusal_names_the_reason() {
 }
 
 /// D2 · guards I3: hash seeds that differ would make every lookup miss; they are refused by name.
+/// Rules HS-5.
 #[test]
 fn d02_hash_seed() {
     let seed = |seed: &str| Compatibility { hash_seed: seed.into(), ..Compatibility::default() };
@@ -151,6 +153,7 @@ fn d08_ack_before_connect() {
 }
 
 /// D8 · guards I8, MSG-4: an ack is valid once, after our `connect`, and for this process only.
+/// Rules MSG-2.
 #[test]
 fn d08_misplaced_acks() {
     let ack = |incarnation| Msg::ConnectAck(ConnectAck { incarnation });
@@ -220,6 +223,7 @@ fn d12_ring_of_connects() {
 
 /// D13 · guards I7, LIM-1, CMD-10: any number of dead addresses costs a bounded number of slots; what is over the cap
 /// fails at once, and every attempt is reclaimed.
+/// Rules HS-20.
 #[test]
 fn d13_dead_addresses() {
     let mut w = World::with(1, |_, config| config.limits.peers = 4);
@@ -280,6 +284,7 @@ fn d14_new_connection_before_the_old_one_is_known_dead() {
 
 /// D16 · guards I1, I3, DUP-2, ID-5: a restarted peer's `connect` supersedes the old session: its loads fail once, in
 /// quarantine, and the new session has a right of its own.
+/// Rules DUP-8.
 #[test]
 fn d16_newer_process_supersedes() {
     let (mut w, load, _, write) = in_flight();
@@ -363,6 +368,7 @@ fn d17_unexpected_peer() {
 }
 
 /// D18 · guards I7: a slow registration delays its own session, and nothing else.
+/// Rules HS-8.
 #[test]
 fn d18_slow_registration() {
     let mut w = World::strangers(3);
@@ -385,6 +391,7 @@ fn d18_slow_registration() {
 }
 
 /// D18 · guards I3, HS-9: rights and registrations may fail; both sides hear why.
+/// Rules HS-23.
 #[test]
 fn d18_planes_that_fail() {
     for (kind, peer_says) in [(Rights(B), "right"), (Registrations(B), "metadata")] {

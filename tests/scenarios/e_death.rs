@@ -4,6 +4,7 @@ use crate::prelude::*;
 
 /// E1 · guards I1: a lost control connection says nothing about the data plane: the load fails at once, its block waits
 /// for the fence, also when the writer is merely paused and goes on later.
+/// Rules END-4.
 #[test]
 fn e01_one_way_partition() {
     let (mut w, load, store, write) = in_flight();
@@ -121,6 +122,7 @@ fn e05_dead_data_plane() {
 
 /// E6 · guards I1, I2, END-2: a protocol verdict with WRITEs in flight: sources stay pinned, the goodbye goes last, and
 /// whoever hears it trusts no word of it.
+/// Rules END-3.
 #[test]
 fn e06_verdict_with_writes_in_flight() {
     let (mut w, load, store, write) = in_flight();
@@ -209,6 +211,7 @@ fn e11_shutdown_is_bounded() {
 }
 
 /// E12 · guards I7: draining one peer has an end and an outcome, too; the others go on.
+/// Rules END-1.
 #[test]
 fn e12_drain_of_one_peer_is_bounded() {
     let mut w = World::strangers(3);
@@ -234,6 +237,7 @@ fn e12_drain_of_one_peer_is_bounded() {
 
 /// E14 · guards I3, I7, SUP-19, PD-7: a consumer that gives up before it ever asked says so, and the producer's blocks
 /// are free after a round trip; without its word they are reaped.
+/// Rules SUP-16.
 #[test]
 fn e14_not_coming() {
     let mut w = World::strangers(2);

@@ -3,6 +3,7 @@
 use crate::prelude::*;
 
 /// Row 1 · guards I3, HS-20: a load whose peer cannot be reached fails when the handshake deadline passes.
+/// Rules LOAD-9.
 #[test]
 fn row01_unreachable() {
     let mut w = World::strangers(2);
@@ -17,6 +18,7 @@ fn row01_unreachable() {
 }
 
 /// Row 1 · guards I3: a peer that takes every connection and says nothing.
+/// Rules HS-21.
 #[test]
 fn row01_silent_peer() {
     let mut w = World::strangers(2);
@@ -45,6 +47,7 @@ fn row01_stuck_handshake() {
 }
 
 /// Row 1 · guards I3: a peer that refuses us.
+/// Rules HS-18.
 #[test]
 fn row01_refused() {
     let mut w = World::with(2, |who, config| {
@@ -103,6 +106,7 @@ fn row02_empty() {
 }
 
 /// Row 3 · guards I4, LOAD-9, MSG-18, MSG-21: success.
+/// Rules SUP-12.
 #[test]
 fn row03_done() {
     let (mut w, load, store, write) = in_flight();
@@ -118,6 +122,7 @@ fn row03_done() {
 }
 
 /// Row 4 · guards I3, MSG-18: a success that crosses our abort counts; the ack that follows changes nothing.
+/// Rules LOAD-9, MSG-12.
 #[test]
 fn row04_success_crosses_the_abort() {
     let (mut w, load, store, write) = in_flight();
@@ -135,6 +140,7 @@ fn row04_success_crosses_the_abort() {
 }
 
 /// Row 4 · guards I3: so does a failure, with its own reason.
+/// Rules LOAD-9.
 #[test]
 fn row04_failure_crosses_the_abort() {
     let mut w = pd();
@@ -151,6 +157,7 @@ fn row04_failure_crosses_the_abort() {
 }
 
 /// Row 4 · guards I1: one that is not settled ends the epoch, abort or not.
+/// Rules LOAD-9, MSG-20.
 #[test]
 fn row04_unsettled_crosses_the_abort() {
     let (mut w, load, _, write) = in_flight();
@@ -167,6 +174,7 @@ fn row04_unsettled_crosses_the_abort() {
 }
 
 /// Row 5 · guards I4, LOAD-11: a settled failure lists what landed, and frees the rest.
+/// Rules PD-9.
 #[test]
 fn row05_settled_failure() {
     let mut w = pd();
@@ -187,6 +195,7 @@ fn row05_settled_failure() {
 
 /// Row 6 · guards I1, I9, LOAD-12, MSG-20: after an errored WRITE nothing is proven, whatever the peer says; the epoch
 /// ends, and only the closed endpoint frees the blocks.
+/// Rules SUP-7.
 #[test]
 fn row06_unsettled_failure() {
     let (mut w, load, _, [first, second]) = two_in_flight();
@@ -206,6 +215,7 @@ fn row06_unsettled_failure() {
 }
 
 /// Row 7 and 8 · guards I1, I5, LOAD-6, CMD-7: nothing is told at the abort; the ack comes when the WRITE is terminal.
+/// Rules LOAD-9, MSG-19, SUP-11.
 #[test]
 fn row07_and_row08_abort() {
     let (mut w, load, _, write) = in_flight();
@@ -223,6 +233,7 @@ fn row07_and_row08_abort() {
 }
 
 /// Row 7 and 8 · guards I3: the load timer aborts like the engine does, and says so.
+/// Rules LOAD-6, LOAD-8.
 #[test]
 fn row07_and_row08_timeout() {
     let mut w = World::pair_with(|_, config| config.timing.load = 5.s());
@@ -240,6 +251,7 @@ fn row07_and_row08_timeout() {
 }
 
 /// Row 9 · guards I1: an ack that is not settled frees nothing and ends the epoch.
+/// Rules LOAD-9, MSG-20.
 #[test]
 fn row09_unsettled_ack() {
     let (mut w, load, _, write) = in_flight();
@@ -290,6 +302,7 @@ fn row10_and_row11_connection_lost() {
 }
 
 /// Row 10 and 11 · guards I1, I3: the peer falls silent.
+/// Rules END-4, LIV-2.
 #[test]
 fn row10_and_row11_silence() {
     let (mut w, load, _, write) = in_flight();
@@ -306,6 +319,7 @@ fn row10_and_row11_silence() {
 }
 
 /// Row 10 and 11 · guards I1, I3, END-5: the peer says goodbye; its word proves nothing.
+/// Rules END-2, END-4.
 #[test]
 fn row10_and_row11_goodbye() {
     let (mut w, load, _, write) = in_flight();
@@ -321,6 +335,7 @@ fn row10_and_row11_goodbye() {
 }
 
 /// Row 10 and 11 · guards I1, I3: the peer's next process takes its place.
+/// Rules DUP-2, END-4.
 #[test]
 fn row10_and_row11_superseded() {
     let (mut w, load, _, write) = in_flight();
@@ -338,6 +353,7 @@ fn row10_and_row11_superseded() {
 }
 
 /// Row 10 and 11 · guards I1, I3: the writer's process dies. That proves nothing.
+/// Rules END-6.
 #[test]
 fn row10_and_row11_death() {
     let (mut w, load, _, write) = in_flight();
@@ -383,6 +399,7 @@ fn row11_every_load_of_the_epoch() {
 
 /// Row 12 · guards I1, I2, END-14, CMD-11: what the plane cannot fence stays quarantined and pinned, is counted, and is
 /// the engine's to release.
+/// Rules SUP-9.
 #[test]
 fn row12_no_fence() {
     let (mut w, load, store, write) = in_flight();

@@ -147,6 +147,7 @@ fn f08_a_plane_that_cannot_fence() {
 
 /// F10 · guards I8: what the data plane says about a peer's memory is the plane's to understand; what it does not
 /// understand is refused, before any WRITE.
+/// Rules HS-9.
 #[test]
 fn f10_unknown_metadata_is_refused() {
     let mut w = World::strangers(1);
@@ -156,6 +157,25 @@ fn f10_unknown_metadata_is_refused() {
     assert_eq!(heard[0], "connect a 1");
     assert!(heard[1].starts_with("reject RegistrationFailed(metadata)"), "{heard:?}");
     w.expect_down(A, X, RejectedByUs(RejectCode::RegistrationFailed));
+    w.end();
+}
+
+/// F11 · guards I8: a block index is checked against the region that its peer announced before anything is posted.
+/// Rule SUP-4.
+#[test]
+fn f11_bounds_are_checked_before_posting() {
+    let mut w = World::strangers(1);
+    let line = w.rogue_dials(A);
+    let small = kvpeer_wire::RegionInfo { num_blocks: 4, ..rogue_connect().region };
+    w.rogue_says(line, &Msg::Connect(Connect { region: small, ..rogue_connect() }));
+    w.rogue_says(line, &Msg::ConnectAck(kvpeer_wire::ConnectAck { incarnation: 1 }));
+    w.rogue_heard(line);
+    w.store(A, "r", &[1, 2], &[60, 61]);
+    w.rogue_fetches(line, "r", 0, &[1], &[4]);
+    w.expect_heard(line, &["transfer_done r#0 Malformed settled 0"]);
+    w.rogue_fetches(line, "r", 1, &[1, 2], &[0, 3]);
+    let heard = w.rogue_heard(line);
+    assert_eq!(heard.last().map(String::as_str), Some("transfer_done r#1 ok"));
     w.end();
 }
 
@@ -229,6 +249,7 @@ fn f12_rounds_take_turns() {
 }
 
 /// F13 · guards I7: many small blocks go out as few WRITEs; merging adjacent ones is the plane's.
+/// Rules SUP-3.
 #[test]
 fn f13_runs_of_blocks() {
     let mut w = pd();

@@ -139,6 +139,7 @@ fn g05_kept_bytes_are_bounded() {
 }
 
 /// G5 · guards I7, PD-13: fetches that demand nothing leave nothing behind, however many there are.
+/// Rules LIM-3.
 #[test]
 fn g05_empty_fetches_leave_nothing() {
     let mut w = World::strangers(1);
@@ -313,6 +314,7 @@ fn g11_no_stale_source() {
 }
 
 /// G12 · guards I7: a node never waits for a peer that does not read: it goes on with the others, and the silent one dies.
+/// Rules LIM-4.
 #[test]
 fn g12_slow_reader() {
     let mut w = World::strangers(3);
@@ -331,6 +333,25 @@ fn g12_slow_reader() {
     w.advance(11.s());
     w.expect_failed(stuck, Session(Silent), Quarantined);
     w.expect_link(C, B, LinkStatus::Up);
+    w.end();
+}
+
+/// G13 · guards I4: keys are opaque: nothing but equality counts, so none is taken for another, however alike they are.
+/// (That different contents have different keys is for the host's hash to see to.)
+#[test]
+fn g13_keys_are_opaque() {
+    let mut w = pd();
+    // `k1`, `k11`, `k111`, `k1111`: each the beginning of the next.
+    let load = w.load(A, "r", &[1111, 1, 11], &[9, 10, 11]);
+    w.run();
+    let store = w.store(B, "r", &[111, 11, 1111], &[3, 4, 5]);
+    w.run();
+    w.expect_open(load);
+    w.store(B, "r", &[1], &[6]);
+    w.run();
+    w.expect_loaded(load);
+    w.withdraw(store);
+    w.expect_store(store, Partly { delivered: 2 });
     w.end();
 }
 

@@ -3,6 +3,7 @@
 use crate::prelude::*;
 
 /// H2 · guards I3, MSG-16, PD-2: demand before supply.
+/// Rules PD-1.
 #[test]
 fn h02_fetch_before_store() {
     let mut w = pd();
@@ -24,6 +25,7 @@ fn h02_fetch_before_store() {
 }
 
 /// H2 · guards I3: supply before demand, also from a producer that has finished already.
+/// Rules PD-1, PD-9.
 #[test]
 fn h02_store_and_finish_before_fetch() {
     let mut w = pd();
@@ -85,6 +87,7 @@ fn h04_store_after_the_reap() {
 }
 
 /// H4 · guards I3, PD-11: unless the producer's engine opens the id anew, or its memory has passed.
+/// Rules PD-10.
 #[test]
 fn h04_open_clears_the_memory() {
     let mut w = pd();
@@ -109,6 +112,7 @@ fn h04_open_clears_the_memory() {
 
 /// H8 · guards I2: with a push there is no lease that could run out under a transfer: what a WRITE reads stays pinned,
 /// whatever timers pass.
+/// Rules SUP-9, SUP-13.
 #[test]
 fn h08_no_timer_unpins_a_source_under_a_write() {
     let mut w = World::pair_with(|_, config| {
@@ -169,6 +173,7 @@ fn h10_claim_outlives_the_offer() {
 }
 
 /// H12 · guards I3: the accounts of one request and of the node agree after every step of a long and busy life.
+/// Rules CMD-13.
 #[test]
 fn h12_accounts_agree() {
     let mut w = pd();

@@ -140,6 +140,38 @@ fn progress_without_growth() {
     w.end();
 }
 
+/// LOAD-8 · guards I7: nor does demand that is said to be parked, again and again.
+#[test]
+fn parked_for_ever() {
+    let (mut w, load, line) = fetching();
+    for _ in 0..13 {
+        w.rogue_parks(line, "r", 0, 2);
+        w.advance(4_900.ms());
+    }
+    w.expect_open(load);
+    w.advance(2.s());
+    w.expect_heard(line, &["abort_fetch r#0"]);
+    w.rogue_says(line, &ack("r", 0, true));
+    w.expect_failed(load, Timeout, Reusable);
+    w.end();
+}
+
+/// LOAD-8 · guards I7: demand finds its supply once; a peer that takes that back gets no more time for it.
+#[test]
+fn parked_back_and_forth() {
+    let (mut w, load, line) = fetching();
+    for _ in 0..4 {
+        w.rogue_parks(line, "r", 0, 2);
+        w.advance(5.s());
+        w.rogue_parks(line, "r", 0, 0);
+        w.advance(5.s());
+    }
+    w.expect_heard(line, &["abort_fetch r#0"]);
+    w.rogue_says(line, &ack("r", 0, true));
+    w.expect_failed(load, Timeout, Reusable);
+    w.end();
+}
+
 /// MSG-13 · guards I6: an answer that reaches past its lookup's keys, and one of a closed lookup, are cut off and counted.
 #[test]
 fn answers_past_the_end() {

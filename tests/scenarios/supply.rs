@@ -1,6 +1,6 @@
 //! Supply and demand beyond the list: bindings, releases, bounds, odd answers of a cache (docs/protocol.md, "Supply").
 
-use kvpeer_core::{KeyAt, LookupState};
+use kvpeer_core::{Epoch, KeyAt, LookupState, ProbeId};
 use kvpeer_wire::{Blocks, Demand, Fetch, Supply};
 
 use crate::prelude::*;
@@ -211,6 +211,22 @@ fn odd_answers_of_a_cache() {
     for id in [501, 502] {
         w.expect_store(Job { who: A, id: JobId(id) }, Unclaimed);
     }
+    w.end();
+}
+
+/// Rules LKP-11, CMD-5 · guards I2, I3: a late answer of a cache that names a job in use changes nothing.
+#[test]
+fn late_pin_of_a_job_in_use() {
+    let mut w = World::strangers(1);
+    let line = w.rogue_session(A);
+    let store = w.store(A, "q", &[9], &[9]);
+    w.rogue_asks(line, 0, "r", 0, &[1]);
+    let probe = ProbeId { epoch: w.epoch(A, X), seq: 0 };
+    for probe in [probe, ProbeId { seq: 99, ..probe }, ProbeId { epoch: Epoch(77), seq: 0 }] {
+        w.fact(A, Input::Probed { probe, pin: Some(store.id), hits: &[], misses: &[] });
+        w.expect_pinned(store);
+    }
+    w.expect_count(A, Count::BadAnswer, 3);
     w.end();
 }
 
