@@ -5,6 +5,7 @@
 
 mod cargo;
 mod check;
+mod coverage;
 mod demo;
 mod rules;
 mod seeded_faults;
@@ -32,6 +33,8 @@ enum Task {
     Test(test::TestArgs),
     /// Checks that code and tests cite every rule of the protocol page
     Rules(rules::RulesArgs),
+    /// Measures which lines of codec and core are run by tests and corpora
+    Coverage(coverage::CoverageArgs),
     /// Puts faults into the core, one at a time, and sees whether the checks notice
     SeededFaults(seeded_faults::SeededFaultsArgs),
     /// Format, lints and documentation, with every feature set that is shipped
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Task::Demo(args) => demo::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Rules(args) => rules::run(&args),
+        Task::Coverage(args) => coverage::run(&args),
         Task::SeededFaults(args) => seeded_faults::run(&args),
         Task::Check(args) => check::run(&args),
     };

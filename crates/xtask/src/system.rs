@@ -19,16 +19,22 @@ pub(crate) enum Need {
     /// Its headers, and pkg-config to find them.
     Libfabric,
     Valgrind,
+    /// To read what instrumented tests have counted.
+    LlvmTools,
 }
 
 /// The oldest libfabric that kvpeer is tested with.
 const OLDEST_LIBFABRIC: &str = "1.17";
+
+/// Where Debian and Ubuntu put the tools of the LLVM that the toolchain of CI is built on.
+pub(crate) const LLVM_TOOLS: &str = "/usr/lib/llvm-22/bin";
 
 impl Need {
     fn packages(self) -> &'static [&'static str] {
         match self {
             Self::Libfabric => &["libfabric-dev", "pkg-config"],
             Self::Valgrind => &["valgrind"],
+            Self::LlvmTools => &["llvm-22"],
         }
     }
 
@@ -39,6 +45,10 @@ impl Need {
                 succeeds(Command::new("pkg-config").args([&oldest, "libfabric"]))
             }
             Self::Valgrind => succeeds(Command::new("valgrind").arg("--version")),
+            Self::LlvmTools => {
+                let tools = std::path::Path::new(LLVM_TOOLS);
+                ["llvm-cov", "llvm-profdata"].iter().all(|tool| tools.join(tool).is_file())
+            }
         }
     }
 }
@@ -50,6 +60,7 @@ impl fmt::Display for Need {
                 write!(f, "the headers of libfabric {OLDEST_LIBFABRIC} or newer, and pkg-config")
             }
             Self::Valgrind => f.write_str("valgrind"),
+            Self::LlvmTools => f.write_str("llvm-cov and llvm-profdata of LLVM 22"),
         }
     }
 }

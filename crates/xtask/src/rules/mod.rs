@@ -6,6 +6,7 @@ mod source;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -61,6 +62,11 @@ pub(crate) fn run(args: &RulesArgs) -> Result<(), Failure> {
         // The report has said what is missing.
         false => Err(Failure::Exit(1)),
     }
+}
+
+/// The lines of a Rust file that stand in its test modules, counted from 1.
+pub(crate) fn test_lines(text: &str) -> Vec<RangeInclusive<usize>> {
+    source::read(text, Side::Code).test_lines
 }
 
 /// A citation, and the file that it stands in.

@@ -1,5 +1,7 @@
 //! Citations in source files: rule ids in comments, told apart by whether code or a test cites them.
 
+use std::ops::RangeInclusive;
+
 use super::page;
 
 /// Whose comment cites a rule.
@@ -24,6 +26,8 @@ pub(super) struct Found {
     pub(super) citations: Vec<Citation>,
     /// Where `#[cfg(test)] mod name;` is, by name or by the path it gives.
     pub(super) test_files: Vec<String>,
+    /// Lines of `#[cfg(test)] mod name { … }`.
+    pub(super) test_lines: Vec<RangeInclusive<usize>>,
 }
 
 /// Reads one file of Rust or C. `side` is that of its comments outside `#[cfg(test)]` modules.
@@ -45,19 +49,23 @@ pub(super) fn read(text: &str, side: Side) -> Found {
             }
             Piece::Literal(literal) => code.push_str(literal),
             Piece::Code(part) => {
+                let mut here = line;
                 for c in part.chars() {
                     match c {
                         '{' => {
                             if scope == Scope::Outside && is_test_module(&code).is_some() {
-                                scope = Scope::TestModule { depth };
+                                scope = Scope::TestModule { depth, from: here };
                             }
                             depth += 1;
                             code.clear();
                         }
                         '}' => {
                             depth = depth.saturating_sub(1);
-                            if scope == (Scope::TestModule { depth }) {
+                            if let Scope::TestModule { depth: start, from } = scope
+                                && start == depth
+                            {
                                 scope = Scope::Outside;
+                                found.test_lines.push(from..=here);
                             }
                             code.clear();
                         }
@@ -65,7 +73,10 @@ pub(super) fn read(text: &str, side: Side) -> Found {
                             found.test_files.extend(is_test_module(&code).map(str::to_owned));
                             code.clear();
                         }
-                        c => code.push(c),
+                        c => {
+                            here += usize::from(c == '\n');
+                            code.push(c);
+                        }
                     }
                 }
             }
@@ -81,6 +92,7 @@ enum Scope {
     /// It ends where its brace at this depth closes.
     TestModule {
         depth: usize,
+        from: usize,
     },
 }
 
@@ -248,6 +260,7 @@ let e = '\''; let b = b"\" // I2"; //! I3
         let text = "// HS-1\nfn a() { if x {} }\n#[cfg(test)]\nmod tests {\n    fn b() { let s = \"}\"; }\n    // HS-2\n}\n// HS-3\n";
         let sides: Vec<Side> = cited(text).into_iter().map(|(_, side, _)| side).collect();
         assert_eq!(sides, [Side::Code, Side::Test, Side::Code]);
+        assert_eq!(read(text, Side::Code).test_lines, [4..=7]);
     }
 
     #[test]
