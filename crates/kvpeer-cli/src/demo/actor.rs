@@ -1,6 +1,6 @@
 //! One of the demo's processes: a node that follows orders from standard input.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, BufRead};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kvpeer::core::{Destination, JobId, LookupState, PeerId, RequestId, Role, StoreOutcome, Timing};
 use kvpeer::wire::{Key, KeysBuf, PeerName, RequestName, Supply};
-use kvpeer::{BlockTable, Event, Events, LoadOutcome, NodeHandle, Part, Region};
+use kvpeer::{BlockError, BlockTable, Event, Events, LoadOutcome, NodeHandle, Part, Region};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use super::order::{Line, LoadResult, News, Order, Reply, Stats, Taken};
@@ -90,10 +90,41 @@ struct Actor {
 }
 
 /// Set by an order, used by the news.
-type SharedReuse = Arc<Mutex<Option<Reuse>>>;
+type SharedReuse = Arc<Mutex<Releases>>;
 
-fn lock(reuse: &SharedReuse) -> MutexGuard<'_, Option<Reuse>> {
-    reuse.lock().unwrap_or_else(PoisonError::into_inner)
+/// Loads that have given their blocks back, and what is to happen then.
+#[derive(Default)]
+struct Releases {
+    loads: BTreeSet<u64>,
+    reuse: Option<Reuse>,
+}
+
+impl Releases {
+    /// A load has given its blocks back.
+    fn add(&mut self, load: u64) {
+        self.loads.insert(load);
+        tell_reuse(self.reuse.as_mut().and_then(|reuse| reuse.given_back(load)));
+    }
+
+    /// From now on; loads that are over already count.
+    fn arm(&mut self, mut reuse: Reuse) {
+        for load in &self.loads {
+            tell_reuse(reuse.given_back(*load));
+        }
+        self.reuse = Some(reuse);
+    }
+}
+
+fn lock(releases: &SharedReuse) -> MutexGuard<'_, Releases> {
+    releases.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tell_reuse(used: Option<Result<u32, BlockError>>) {
+    match used {
+        Some(Ok(blocks)) => tell(Line::News(News::Reused { blocks })),
+        Some(Err(error)) => say::complaint(error),
+        None => {}
+    }
 }
 
 impl Actor {
@@ -172,7 +203,7 @@ impl Actor {
             }
             Order::Reuse { loads, old, new } => {
                 let loads = loads.iter().map(|it| (it.job, it.first..it.first + it.count)).collect();
-                *lock(&self.reuse) = Some(Reuse::new(self.region.clone(), loads, old, new));
+                lock(&self.reuse).arm(Reuse::new(self.region.clone(), loads, old, new));
                 Ok(Reply::Done)
             }
         }
@@ -208,7 +239,7 @@ fn pump(events: Events, table: &BlockTable, reuse: &SharedReuse, answered: &Send
         let news = match event {
             Event::LoadFinished { job, outcome, destination, .. } => {
                 if destination == Destination::Reusable {
-                    given_back(reuse, job);
+                    lock(reuse).add(job.0);
                 }
                 let result = match outcome {
                     LoadOutcome::Loaded => LoadResult::Loaded,
@@ -220,7 +251,8 @@ fn pump(events: Events, table: &BlockTable, reuse: &SharedReuse, answered: &Send
                 News::LoadFinished { job: job.0, result, reusable: destination == Destination::Reusable }
             }
             Event::DestinationReleased { job } => {
-                given_back(reuse, job);
+                // Before it is told: nothing may come between the release and the reuse.
+                lock(reuse).add(job.0);
                 News::Released { job: job.0 }
             }
             Event::StoreFinished { job, outcome } => {
@@ -257,15 +289,6 @@ fn pump(events: Events, table: &BlockTable, reuse: &SharedReuse, answered: &Send
             }
         };
         tell(Line::News(news));
-    }
-}
-
-/// Before anything is told: nothing may come between the release and the reuse.
-fn given_back(reuse: &SharedReuse, job: JobId) {
-    match lock(reuse).as_mut().and_then(|reuse| reuse.given_back(job.0)) {
-        Some(Ok(blocks)) => tell(Line::News(News::Reused { blocks })),
-        Some(Err(error)) => say::complaint(error),
-        None => {}
     }
 }
 
