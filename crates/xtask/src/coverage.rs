@@ -29,16 +29,7 @@ const NOT_MEASURED: &[&str] = &["strategies.rs", "fuzzing.rs", "append_tests.rs"
 
 /// What is run: their own tests, the stories, the random worlds, the corpora.
 const RUNS: &[&[&str]] = &[
-    &[
-        "--package",
-        "kvpeer-wire",
-        "--package",
-        "kvpeer-core",
-        "--package",
-        "kvpeer-sim",
-        "--package",
-        "kvpeer-fuzzing",
-    ],
+    &["--package", "kvpeer-wire", "--package", "kvpeer-core", "--package", "kvpeer-sim"],
     &["--package", "kvpeer-tests", "--lib", "--test", "scenarios", "--test", "rules", "--test", "random"],
 ];
 
