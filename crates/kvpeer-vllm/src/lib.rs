@@ -4,9 +4,12 @@
 //! a peer are hostile until they are decoded: each payload is a legal message, one of a type that vLLM would pass
 //! over, or an error with a name, within [`Limits`](kvpeer_wire::Limits).
 //!
-//! [`dialect`] is what one connection needs to speak it: kvpeer's messages in and out, without I/O.
+//! [`dialect`] is what one connection needs to speak it: kvpeer's messages in and out, without I/O. With the feature
+//! `zmq`, `control` is the control plane on ZeroMQ that speaks it with vLLM's nodes.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "zmq")]
+pub mod control;
 pub mod dialect;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
