@@ -16,6 +16,11 @@ pub struct TcpConfig {
     /// How many bytes may wait to be sent to one peer. Over it the connection dies with
     /// [`CloseReason::SendQueueFull`](crate::CloseReason::SendQueueFull).
     pub send_queue_bytes: usize,
+    /// How many bytes all connections together may hold, of messages that have come in part and of what waits to
+    /// be sent. Over it, the one that has held some for the longest dies with
+    /// [`CloseReason::Crowded`](crate::CloseReason::Crowded): honest peers end their messages, and read ours, soon.
+    /// What closed connections still have to send is bounded by the same number.
+    pub buffered_bytes: usize,
     /// How many accepted connections may wait for our `connect_ack` at a time. Over it new ones are accepted
     /// and closed at once. Keep it above the core's own limit, which refuses with a reason.
     pub handshaking: usize,
@@ -37,6 +42,7 @@ impl Default for TcpConfig {
             listen: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             send_queue_bytes: 8 << 20,
+            buffered_bytes: 64 << 20,
             handshaking: 64,
             closing: 256,
             linger: Duration::from_secs(5),

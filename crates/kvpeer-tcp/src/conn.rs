@@ -21,6 +21,15 @@ pub(crate) struct Conn {
     pub(crate) hung_up: bool,
     /// Whether it is in the list of those that have something to flush.
     pub(crate) dirty: bool,
+    pub(crate) weight: Weight,
+}
+
+/// What a connection holds, as it was last looked at.
+#[derive(Default)]
+pub(crate) struct Weight {
+    pub(crate) bytes: usize,
+    /// The turn since which that is more than every connection may hold.
+    pub(crate) since: Option<u64>,
 }
 
 /// Whether it takes one of the places for connections that are still handshaking.
@@ -82,6 +91,7 @@ impl Conn {
             reading: Reading::default(),
             hung_up: false,
             dirty: false,
+            weight: Weight::default(),
         }
     }
 

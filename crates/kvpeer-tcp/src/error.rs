@@ -78,6 +78,14 @@ pub enum CloseReason {
         /// [`TcpConfig::send_queue_bytes`](crate::TcpConfig::send_queue_bytes).
         limit: usize,
     },
+    /// All connections together held too much, and this one for the longest.
+    #[error(
+        "the peer does not end its message, or does not read, and all connections hold more than {limit} bytes"
+    )]
+    Crowded {
+        /// [`TcpConfig::buffered_bytes`](crate::TcpConfig::buffered_bytes).
+        limit: usize,
+    },
     /// A message of ours has no legal encoding. The stream would miss it, so it ends here.
     #[error("a message to the peer cannot be encoded: {0}")]
     Unsendable(#[source] EncodeError),

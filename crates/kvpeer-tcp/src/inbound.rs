@@ -67,6 +67,14 @@ impl Inbound {
         matches!(self, Self::Deaf)
     }
 
+    /// How much memory waits here for the rest of a message, in bytes.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Self::Stranger(reader) | Self::Trusted(reader) => reader.held(),
+            Self::Deaf => 0,
+        }
+    }
+
     /// Whether the stream could end here without anything being cut off.
     pub(crate) fn is_between_frames(&self) -> bool {
         match self {

@@ -25,6 +25,11 @@ impl SendQueue {
         self.bytes.len() - self.sent
     }
 
+    /// How much memory it holds, in bytes.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// The buffer to append a message to.
     pub(crate) fn tail(&mut self, buffers: &mut Buffers) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {

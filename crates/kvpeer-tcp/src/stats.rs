@@ -24,6 +24,8 @@ pub struct TcpStats {
     pub frames_out: u64,
     /// Connections that ended because the peer did not read and the send queue was full.
     pub send_queue_overflows: u64,
+    /// Connections that ended because all together held too much.
+    pub crowded_out: u64,
     /// Connections that brought bytes which are no message.
     pub malformed: u64,
     /// Closed connections that were cut off before the peer had closed too: time, bytes or slots ran out.

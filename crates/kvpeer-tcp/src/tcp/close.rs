@@ -60,6 +60,11 @@ impl Closings {
         self.closing.len()
     }
 
+    /// Bytes that still have to leave, with the memory around them.
+    fn held(&self) -> usize {
+        self.closing.values().map(Closing::held).sum()
+    }
+
     pub(super) fn contains(&self, id: SourceId) -> bool {
         self.closing.contains_key(&id)
     }
@@ -87,7 +92,8 @@ impl Tcp {
         match outbound {
             Outbound::Broken(_) => queue.discard(&mut self.buffers),
             Outbound::Open | Outbound::Blocked => {
-                while self.closings.len() >= self.config.closing.max(1)
+                let room = self.config.buffered_bytes.saturating_sub(queue.held());
+                while (self.closings.len() >= self.config.closing.max(1) || self.closings.held() > room)
                     && let Some(oldest) = self.closings.pop_oldest(None)
                 {
                     self.counters.cut_off += u64::from(oldest.is_some());
@@ -129,6 +135,13 @@ impl Tcp {
 }
 
 impl Closing {
+    fn held(&self) -> usize {
+        match &self.last {
+            LastBytes::Leaving(queue) => queue.held(),
+            LastBytes::Gone => 0,
+        }
+    }
+
     fn waiting(&self) -> usize {
         match &self.last {
             LastBytes::Leaving(queue) => queue.len(),

@@ -6,6 +6,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod weight;
 mod write;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -69,6 +70,8 @@ pub struct Tcp {
     /// As of when all that had arrived is being reported.
     now: Instant,
     handshaking: usize,
+    /// Bytes that all connections hold.
+    held: usize,
     counters: TcpStats,
 }
 
@@ -102,6 +105,7 @@ impl Tcp {
             turn: 0,
             now: Instant::now(),
             handshaking: 0,
+            held: 0,
             counters: TcpStats::default(),
         })
     }
@@ -236,6 +240,7 @@ impl Tcp {
             self.chunk = None;
         }
         self.free_slot(conn.slot);
+        self.held -= conn.weight.bytes;
         Some(conn)
     }
 

@@ -87,6 +87,7 @@ impl Tcp {
 
     fn end_of_chunk(&mut self) {
         let Some(Chunk { id, then }) = self.chunk.take() else { return };
+        self.weigh(id);
         let Some(conn) = self.conns.get_mut(&id) else { return };
         match then {
             Then::EndOfStream if conn.inbound.is_between_frames() => self.lose(id, CloseReason::PeerClosed),

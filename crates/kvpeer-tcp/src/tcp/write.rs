@@ -28,6 +28,7 @@ impl Tcp {
         }
         self.mark_dirty(id);
         self.bound_queue(id);
+        self.weigh(id);
     }
 
     /// Flushes early what has become much, and ends the connection when it is too much even so (LIM-2).
@@ -89,7 +90,9 @@ impl Tcp {
                 Outbound::Broken(error)
             }
         };
-        if matches!(conn.outbound, Outbound::Broken(_)) {
+        let broken = matches!(conn.outbound, Outbound::Broken(_));
+        self.weigh(id);
+        if broken {
             // What the peer sent before it went away is still worth reading.
             self.want_read(id);
         }

@@ -8,7 +8,7 @@ use kvpeer_tcp::TcpConfig;
 use kvpeer_wire::Limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::messages::{ack, ping};
+use crate::messages::{ack, ping, with_fetch};
 use crate::world::{End, Node, Raw, listening, pump, stream_of};
 
 #[test]
@@ -159,4 +159,57 @@ pub(crate) fn in_own_process(test: &str, body: fn()) {
     let child = child.expect("this program starts");
     let (out, err) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
     assert!(child.status.success() && out.contains("1 passed"), "{out}{err}");
+}
+
+/// I7: a large message is bounded for each peer; what all of them begin and do not end is bounded, too.
+#[test]
+fn who_does_not_end_a_message_makes_room_for_others() {
+    let mut b = Node::new(TcpConfig { buffered_bytes: 2 << 20, ..listening() });
+    let mut crowd = Vec::new();
+    for _ in 0..8 {
+        let (mut raw, conn) = Raw::accepted_by(&mut b);
+        b.send(conn, &[ack()]);
+        raw.say(&stream_of(&[]), &mut b);
+        raw.say(&(4u32 << 20).to_le_bytes(), &mut b);
+        let part = vec![9; 400 << 10];
+        raw.say(&part, &mut b);
+        let all = 8 + 4 + part.len() as u64;
+        crowd.push((raw, conn));
+        let heard = crowd.len() as u64 * all;
+        b.turn_until("what it said", |b| b.tcp.stats().bytes_in == heard);
+    }
+    let ended: Vec<bool> = crowd.iter().map(|(_, conn)| b.disconnected(*conn).is_some()).collect();
+    assert!(ended[0] && !ended[7], "{ended:?}");
+    assert!(ended.is_sorted_by(|earlier, later| earlier >= later), "the longest first: {ended:?}");
+    let gone = ended.iter().filter(|ended| **ended).count() as u64;
+    assert_eq!(b.tcp.stats().crowded_out, gone);
+    let why = b.disconnected(crowd[0].1).expect("it ended");
+    assert!(why.contains("more than 2097152 bytes"), "{why}");
+
+    // Who is alone with a message of that size ends it, and is heard.
+    let (mut good, conn) = Raw::accepted_by(&mut b);
+    b.send(conn, &[ack()]);
+    with_fetch(8_000, |fetch| {
+        good.say(&stream_of(&[fetch]), &mut b);
+        b.turn_until("its message", |b| b.msgs(conn).len() == 1);
+    });
+}
+
+/// LIM-2 for all peers together: queues that nobody reads, each of them shorter than it may be.
+#[test]
+fn who_does_not_read_makes_room_for_others() {
+    let mut b = Node::new(TcpConfig { buffered_bytes: 3 << 20, ..listening() });
+    let deaf: Vec<_> = (0..4).map(|_| Raw::accepted_by(&mut b)).collect();
+    with_fetch(8_000, |fetch| {
+        for at in 0..4_000 {
+            b.send(deaf[at % deaf.len()].1, &[fetch]);
+        }
+    });
+    assert!(b.tcp.stats().crowded_out >= 3, "{:?}", b.tcp.stats());
+    let (mut good, at_good) = Raw::accepted_by(&mut b);
+    b.send(at_good, &[ping(1)]);
+    b.turn_until("the good one's message", |_| {
+        good.hear();
+        good.got == stream_of(&[ping(1)])
+    });
 }

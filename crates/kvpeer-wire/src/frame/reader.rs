@@ -158,6 +158,11 @@ impl FrameReader {
         self.filled - self.start
     }
 
+    /// How much memory the reader holds, in bytes.
+    pub fn held(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// Whether the reader holds memory.
     pub fn has_buffer(&self) -> bool {
         self.buffer.capacity() > 0
