@@ -37,6 +37,8 @@ impl TcpFabric {
         // The endpoint refuses with a reason what is over its own limits; the plane only holds off the rest.
         self.tcp.handshaking = self.tcp.handshaking.max(config.limits.handshakes.saturating_mul(2));
         self.tcp.closing = self.tcp.closing.max(config.limits.peers.saturating_mul(2));
+        // What connections hold is a part of what peers make the node keep.
+        self.tcp.buffered_bytes = self.tcp.buffered_bytes.min(config.limits.total_bytes / 4);
         let keys = u32::try_from(config.limits.keys).unwrap_or(u32::MAX);
         self.tcp.limits.keys = self.tcp.limits.keys.max(keys);
         let control = TcpControl::bind(self.tcp)?;

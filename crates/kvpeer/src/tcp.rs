@@ -157,6 +157,7 @@ impl ControlPlane for TcpControl {
             ("messages in", stats.frames_in),
             ("messages out", stats.frames_out),
             ("send queue overflows", stats.send_queue_overflows),
+            ("crowded out", stats.crowded_out),
             ("malformed", stats.malformed),
             ("cut off", stats.cut_off),
         ]
