@@ -51,7 +51,7 @@ pub(crate) fn start(
             config.named(name).map_err(|error| Stopped::usage(format!("--advertise {name}: {error}")))?;
     }
     let fabric_bind = data_address(args, listen)?;
-    warn(listen, args.provider);
+    warnings(listen, args.provider).iter().for_each(say::warning);
     let mut network = TcpFabric::listening(listen);
     network.fabric.provider = args.provider;
     network.fabric.bind = fabric_bind.unwrap_or(listen.ip());
@@ -92,21 +92,24 @@ fn fingerprint(pairs: &[(String, String)]) -> Result<FingerprintBuf, Stopped> {
 }
 
 /// HS-14: who is not on loopback hears what that means.
-fn warn(listen: SocketAddr, provider: Provider) {
+/// What the user should know about these options.
+fn warnings(listen: SocketAddr, provider: Provider) -> Vec<String> {
+    let mut warnings = Vec::new();
     if !listen.ip().to_canonical().is_loopback() {
-        say::warning(format_args!(
-            "listening on {listen}, beyond loopback: the control plane is not authenticated, so \
-             anybody who reaches it can take blocks and be given a key to this node's region; use it in a trusted \
-             network only"
+        warnings.push(format!(
+            "listening on {listen}, beyond loopback: the control plane is not authenticated, so anybody who reaches it \
+             can take blocks and be given a key to this node's region; use it in a trusted network only"
         ));
     }
     match provider {
         Provider::Tcp => {}
-        Provider::Shm => say::warning(
-            "provider shm cannot fence a peer: after a broken session its blocks stay quarantined; \
-             use it only between processes that trust each other",
+        Provider::Shm => warnings.push(
+            "provider shm cannot fence a peer: after a broken session its blocks stay quarantined; use it only between \
+             processes that trust each other"
+                .to_owned(),
         ),
     }
+    warnings
 }
 
 fn refused(listen: SocketAddr, error: &NodeError) -> Stopped {
@@ -119,4 +122,26 @@ fn refused(listen: SocketAddr, error: &NodeError) -> Stopped {
     );
     let exit = if option { Exit::Usage } else { Exit::Local };
     Stopped::new(exit, format!("cannot start a node on {listen}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_beyond_loopback_is_said() {
+        for quiet in ["127.0.0.1:5710", "[::1]:0", "[::ffff:127.0.0.1]:1"] {
+            assert_eq!(warnings(quiet.parse().expect("an address"), Provider::Tcp), [""; 0], "{quiet}");
+        }
+        for open in ["0.0.0.0:5710", "10.0.0.7:5710", "[::]:0"] {
+            let said = warnings(open.parse().expect("an address"), Provider::Tcp);
+            assert!(matches!(&said[..], [one] if one.contains("not authenticated")), "{open}: {said:?}");
+        }
+    }
+
+    #[test]
+    fn a_provider_that_cannot_fence_is_warned_of() {
+        let said = warnings("127.0.0.1:0".parse().expect("an address"), Provider::Shm);
+        assert!(matches!(&said[..], [one] if one.contains("cannot fence")), "{said:?}");
+    }
 }

@@ -55,6 +55,12 @@ struct Summary {
 }
 
 fn show(args: &DemoArgs, report: &Report) -> Result<Summary, Stopped> {
+    if !args.provider.fences() {
+        return Err(Stopped::usage(format!(
+            "provider {} cannot fence a peer, which the demo shows; use tcp",
+            args.provider
+        )));
+    }
     let prompt = Prompt::open(args)?;
     report.opening(args, &prompt);
     let mut director = Director::start(args, &prompt)?;

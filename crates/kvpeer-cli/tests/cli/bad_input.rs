@@ -80,6 +80,8 @@ fn providers() {
     refused(&serve("udp"), 2, "a hundredth");
     refused(&serve("sockets"), 2, "deprecated");
     refused(&serve("carrier-pigeon"), 2, "unknown libfabric provider");
+    let demo = run(["demo", "--kv", KV, "--tokens", TOKENS, "--provider", "shm"]);
+    refused(&demo, 2, "cannot fence");
 }
 
 #[test]
