@@ -50,8 +50,12 @@ impl Endpoint {
             self.check_link(*epoch, link)?;
             link.server.check(*epoch, &self.server, &self.deadlines)?;
         }
-        let kept: usize = self.links.values().map(|link| link.server.kept).sum();
-        law(kept == self.server.kept, "bytes kept for all peers are the sum of those for each")?;
+        let kept =
+            self.links.iter().map(|(epoch, link)| (*epoch, link.server.kept)).filter(|(_, kept)| *kept > 0);
+        law(
+            kept.eq(self.server.kept.iter().map(|it| (*it.0, *it.1))),
+            "bytes kept are known for each session",
+        )?;
         law(self.armed() == self.deadlines.len(), "every deadline has an owner")?;
         self.server.check(&self.deadlines, self.claims())
     }

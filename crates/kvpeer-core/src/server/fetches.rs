@@ -17,7 +17,7 @@ use crate::key_map::KeyMap;
 use crate::{Action, Count, JobId, RequestId, StoreFailure, XferId};
 
 /// What a fetch keeps beside what it demands, in bytes; rounded up.
-const FETCH_OVERHEAD: usize = 512;
+const FETCH_OVERHEAD: usize = 1024;
 
 impl Producer<'_> {
     pub(crate) fn fetch(&mut self, cx: &mut Cx<'_>, msg: &Fetch<'_>) {
@@ -429,7 +429,8 @@ impl Slot {
 }
 
 fn fetch_size(msg: &Fetch<'_>) -> usize {
-    let per_block = size_of::<Slot>() + 2 * size_of::<u32>() + size_of::<(u64, u32)>();
+    // A slot, a destination, a place in the queue (whose room may double), and in the index of wanted keys.
+    let per_block = size_of::<Slot>() + 3 * size_of::<u32>() + 4 * size_of::<u64>();
     msg.demand.keys().size() + msg.demand.len() * per_block + FETCH_OVERHEAD
 }
 

@@ -7,6 +7,9 @@ use crate::cx::Cx;
 use crate::deadlines::Due;
 use crate::{Count, RequestId, Time};
 
+/// What a remembered id keeps, in bytes; rounded up.
+const REMEMBERED_SIZE: usize = 512;
+
 impl Over {
     pub(super) fn get(&self, id: &str) -> Option<Failure> {
         self.by_id.get(id).map(|(failure, _)| *failure)
@@ -31,7 +34,9 @@ impl Over {
 impl Tables {
     pub(super) fn remember(&mut self, cx: &mut Cx<'_>, id: &RequestId, failure: Failure) {
         self.forget_over(cx, id);
-        if self.over.len() >= cx.config.limits.remembered
+        // A peer can fill this memory, with names of its own choosing: it stays a small part of what is kept for peers.
+        let most = cx.config.limits.remembered.min(cx.config.limits.total_bytes / (8 * REMEMBERED_SIZE));
+        if self.over.len() >= most.max(1)
             && let Some((_, oldest)) = self.over.by_due.first().cloned()
         {
             cx.count(Count::ForgottenEarly);

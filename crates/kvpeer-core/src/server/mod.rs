@@ -34,8 +34,8 @@ pub(crate) struct Tables {
     pub(crate) over: Over,
     /// Pools bound to each session.
     pub(crate) bound: BTreeMap<Epoch, usize>,
-    /// Bytes that all peers together make us keep.
-    pub(crate) kept: usize,
+    /// Bytes that the peer of each session makes us keep.
+    pub(crate) kept: BTreeMap<Epoch, usize>,
 }
 
 /// Ids whose supply is over: how a fetch of them fails, and when they are forgotten.

@@ -30,7 +30,7 @@ enum Found {
 }
 
 /// What a lookup keeps beside its keys, in bytes; rounded up.
-const OVERHEAD: usize = 512;
+const OVERHEAD: usize = 1024;
 
 impl Pins {
     /// What a lookup of these keys will keep, in bytes.
