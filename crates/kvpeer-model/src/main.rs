@@ -41,6 +41,10 @@ fn search(cases: &[Case]) -> ExitCode {
             case.covers
         );
         good &= report(case, &outcome);
+        if !good {
+            println!("  the cases after it are not searched");
+            break;
+        }
     }
     println!("\nseen in all of them together:");
     together.all().iter().for_each(|seen| println!("  {seen:?}"));

@@ -94,6 +94,8 @@ pub(crate) struct Probe {
 pub(crate) struct Book {
     pub(crate) loads: BTreeMap<JobId, Load>,
     pub(crate) stores: BTreeMap<JobId, Store>,
+    /// Requests that were told to have failed, until the engine finishes them.
+    pub(crate) failed: BTreeSet<u8>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -120,6 +122,10 @@ pub(crate) enum LoadState {
 pub(crate) struct Store {
     pub(crate) keys: Vec<u8>,
     pub(crate) blocks: Vec<BlockIdx>,
+    /// Blocks that reached the consumer, as the producer has told it.
+    pub(crate) delivered: u32,
+    /// Another job pins one of the blocks, too: whose block was delivered cannot be told.
+    pub(crate) shared: bool,
 }
 
 impl Node {
@@ -191,6 +197,19 @@ impl Right {
 }
 
 impl Book {
+    /// Puts down a store or a pin.
+    pub(crate) fn store(&mut self, job: JobId, keys: Vec<u8>, blocks: Vec<BlockIdx>) {
+        let others = self.stores.values_mut();
+        let shared = others.filter(|store| store.blocks.iter().any(|block| blocks.contains(block)));
+        let shared = shared.map(|store| store.shared = true).count() > 0;
+        self.stores.insert(job, Store { keys, blocks, delivered: 0, shared });
+    }
+
+    /// The job whose block is read.
+    pub(crate) fn reader_of(&self, block: BlockIdx) -> Option<JobId> {
+        self.stores.iter().find(|(_, store)| store.blocks.contains(&block)).map(|(job, _)| *job)
+    }
+
     /// How many unfinished jobs pin a block.
     pub(crate) fn pins(&self, block: BlockIdx) -> usize {
         self.stores.values().filter(|store| store.blocks.contains(&block)).count()

@@ -9,7 +9,7 @@ use crate::control::EndState;
 use crate::effects::Effects;
 use crate::judge::Promise;
 use crate::names::{RightKey, Who, WriteKey, keys_buf, request_id};
-use crate::node::{Cell, Load, LoadState, Probe, RightState, Store, Target};
+use crate::node::{Cell, Load, LoadState, Probe, RightState, Target};
 use crate::rma::{Write, WriteState};
 use crate::seen::{Log, Seen};
 use crate::setup::{Ask, Choice};
@@ -130,7 +130,7 @@ impl World {
             let job = JobId(node.next_pin);
             node.next_pin += 1;
             let blocks = hits.iter().map(|(_, block)| *block).collect();
-            node.book.stores.insert(job, Store { keys: pinned, blocks });
+            node.book.store(job, pinned, blocks);
             job
         });
         self.handle(who, Input::Probed { probe: id, pin, hits: &hits, misses: &misses }, log);
@@ -248,7 +248,7 @@ impl World {
                 if blocks.iter().any(|block| book.pins(*block) > 0 || book.holder(*block).is_some()) {
                     return;
                 }
-                self.edit(who).book.stores.insert(*job, Store { keys: keys.clone(), blocks: blocks.clone() });
+                self.edit(who).book.store(*job, keys.clone(), blocks.clone());
                 for (key, block) in keys.iter().zip(blocks) {
                     self.set_cell(who, *block, Cell::Of(*key));
                 }
@@ -261,12 +261,14 @@ impl World {
                     consumer: consumer.as_ref().map(|peer| peer.as_name()),
                 };
                 if !self.command(who, command, log) {
-                    self.edit(who).book.stores = book.stores;
+                    self.edit(who).book = book;
                 }
             }
             Wish::Finish { request, role } => {
                 if *role != kvpeer_core::Role::Producer {
-                    let loads = self.edit(who).book.loads.values_mut();
+                    let book = &mut self.edit(who).book;
+                    book.failed.remove(request);
+                    let loads = book.loads.values_mut();
                     loads.filter(|load| load.request == *request).for_each(|load| load.unwanted = true);
                 }
                 let request = request_id(*request);

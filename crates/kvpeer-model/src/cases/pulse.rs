@@ -25,7 +25,7 @@ fn beating(name: &str, horizon: u64) -> Setup {
 }
 
 fn half_open() -> Case {
-    let mut setup = beating("half-open", 14);
+    let mut setup = beating("half-open", 10);
     setup.scripts = vec![
         script(A, [now(consume(0, B, Supply::Await)), any_time(load(1, 0, &[0], &[4]))]),
         script(B, [any_time(store(11, 0, &[0], &[0]))]),

@@ -5,7 +5,7 @@ use kvpeer_core::{BlockIdx, CloseReason, Destination, JobId, LoadFailure, StoreF
 use super::Promise;
 use crate::effects::{LoadEnd, News};
 use crate::names::Who;
-use crate::node::{Cell, Load, LoadState};
+use crate::node::{Cell, Load, LoadState, Store};
 use crate::seen::{Log, Seen};
 use crate::world::World;
 
@@ -28,9 +28,12 @@ impl World {
             }
             News::StoreFinished { job, outcome } => {
                 log.see(Seen::Stored(*outcome));
-                if self.edit(who).book.stores.remove(job).is_none() {
-                    let how = format!("{who} tells a result of store {}, which has none to come", job.0);
-                    self.fail(Promise::OneResult, how);
+                match self.edit(who).book.stores.remove(job) {
+                    Some(store) => self.judge_store(who, *job, &store, *outcome),
+                    None => {
+                        let how = format!("{who} tells a result of store {}, which has none to come", job.0);
+                        self.fail(Promise::OneResult, how);
+                    }
                 }
                 if let StoreOutcome::Failed(StoreFailure::Session(reason)) = outcome {
                     self.judge_lost_work(who, *reason);
@@ -42,8 +45,26 @@ impl World {
                 self.disturbed |= *reason == CloseReason::Idle;
                 self.judge_session_end(who, *reason);
             }
-            News::RequestFailed { reason, .. } => self.judge_lost_work(who, *reason),
+            News::RequestFailed { request, reason } => {
+                if request.is_none_or(|request| !self.edit(who).book.failed.insert(request)) {
+                    self.fail(Promise::Law, format!("{who} tells twice that {request:?} failed"));
+                }
+                self.judge_lost_work(who, *reason);
+            }
             News::LookupAnswered | News::FetchArrived | News::PeerUp(_) | News::PeerRefused => {}
+        }
+    }
+
+    /// A store's result counts what the consumer was told that it has.
+    fn judge_store(&mut self, who: Who, job: JobId, store: &Store, outcome: StoreOutcome) {
+        let told = match outcome {
+            StoreOutcome::Delivered => u32::try_from(store.blocks.len()).unwrap_or(u32::MAX),
+            StoreOutcome::Partly { delivered } => delivered,
+            StoreOutcome::Unclaimed | StoreOutcome::Failed(_) => 0,
+        };
+        if told != store.delivered && !store.shared {
+            let how = format!("{who}: store {} ends {outcome:?}, {} blocks arrived", job.0, store.delivered);
+            self.fail(Promise::Law, how);
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Round {
     pub(crate) job: JobId,
     pub(crate) keys: Vec<u8>,
     pub(crate) dst: Vec<u32>,
+    /// The producer's job that each block was read from.
+    pub(crate) sources: Vec<Option<JobId>>,
     pub(crate) stage: Stage,
     abort_sent: bool,
     /// One of its WRITEs has ended in error.
@@ -147,6 +149,7 @@ impl World {
                 demand(fresh, Promise::RoundIsolation, "the round was fetched before")?;
                 let round = Round {
                     job,
+                    sources: vec![None; fetch.demand.len()],
                     keys: keys_of(fetch.demand.keys()),
                     dst: fetch.demand.blocks().iter().collect(),
                     stage: Stage::Sent,
@@ -222,6 +225,7 @@ impl World {
                         landed.iter().collect()
                     }
                 };
+                self.deliver_blocks(who, &round, &landed);
                 self.judge_landed(who, conn, side, &round, &landed)
             }
             Msg::AbortAck(ack) => {
@@ -273,6 +277,16 @@ impl World {
     fn is_read(&self, conn: ConnKey, side: Side, round: RoundKey) -> bool {
         let mut writes = self.writes.values();
         writes.any(|write| (write.conn, write.side, write.round) == (conn, side, round) && write.reads())
+    }
+
+    fn deliver_blocks(&mut self, who: Who, round: &Round, landed: &[bool]) {
+        let stores = &mut self.edit(who).book.stores;
+        for job in round.sources.iter().zip(landed).filter(|(_, landed)| **landed).filter_map(|(job, _)| *job)
+        {
+            if let Some(store) = stores.get_mut(&job) {
+                store.delivered += 1;
+            }
+        }
     }
 
     /// Blocks that are said to have landed are in the consumer's memory.

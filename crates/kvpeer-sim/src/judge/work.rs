@@ -69,10 +69,20 @@ impl World {
         let loads: Vec<_> = dst.iter().map(|block| reader.book.holder(*block).filter(|_| lands)).collect();
         let reserved = !lands || loads.iter().all(|load| *load == Some(round.job));
         demand(reserved, Promise::NoLateWrite, "WRITEs to a block that its load does not hold any more")?;
+        let sources: Vec<_> = src.iter().map(|block| node.book.reader_of(*block)).collect();
+        let round_key = *round_key;
+        if let Some(round) = self.talk(key, side.other()).and_then(|talk| talk.rounds.get_mut(&round_key)) {
+            for (block, source) in dst.iter().zip(sources) {
+                let at = round.dst.iter().position(|other| other == block);
+                if let Some(slot) = at.and_then(|at| round.sources.get_mut(at)) {
+                    *slot = source;
+                }
+            }
+        }
         Ok(Write {
             conn: key,
             side,
-            round: *round_key,
+            round: round_key,
             landed: vec![false; dst.len()],
             keys,
             src,
