@@ -115,6 +115,21 @@ fn every_case_has_its_name() {
     }
 }
 
+/// Each case says in one line what is wrong, and no two say the same.
+#[test]
+fn every_case_says_something_else() {
+    let mut said = BTreeSet::new();
+    for (error, _, _) in cases() {
+        let text = error.to_string();
+        assert!(text.len() > 8 && !text.contains('\n'), "{error:?}: {text}");
+        said.insert((text, format!("{error:?}")));
+    }
+    let texts: BTreeSet<&String> = said.iter().map(|(text, _)| text).collect();
+    assert_eq!(texts.len(), said.len(), "{said:?}");
+    let cut_off = refused(Kind::Connect, &[3, b'a']);
+    assert_eq!(cut_off.to_string(), "a Connect is cut off");
+}
+
 /// Fails to compile when a variant is added without a number here, and fails when it has a number and no case.
 #[test]
 fn every_name_has_a_case() {
