@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the scripts here need: vLLM 0.33.0's own P2P code, unpacked from its wheel; nothing of it is changed or built.
-# No torch, no GPU. About 60 MB under $KVPEER_VLLM_CACHE (default ~/.cache/kvpeer-vllm). Python 3.11.
+# No torch, no GPU. About 110 MB under $KVPEER_VLLM_CACHE (default ~/.cache/kvpeer-vllm). Python 3.11.
 set -euo pipefail
 H=${KVPEER_VLLM_CACHE:-$HOME/.cache/kvpeer-vllm}
 mkdir -p "$H/wheels" "$H/ref"
