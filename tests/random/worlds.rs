@@ -24,6 +24,8 @@ enum Act {
     Pass(Duration),
     Open(Who, Request),
     Load(Who, Request, Keys),
+    /// The engine forgets which blocks are reserved or quarantined.
+    LoadAnywhere(Who, Request, Keys),
     Store(Who, Request, Keys),
     Finish(Who, Request, Role),
     Abort(Who, usize),
@@ -41,6 +43,8 @@ enum Fault {
     /// The n-th WRITE fails, is refused, or lands in part.
     Error(usize),
     NotPosted(usize),
+    /// It fails, and lands all the same.
+    ErrorThenLand(usize),
     LandBlock(usize),
     /// Something that is still on its way lands late.
     LandLate(usize),
@@ -121,10 +125,11 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         20 => (0usize..64).prop_map(Act::Step),
         2 => Just(Act::Run),
-        3 => Just(Act::RunButWrites),
+        8 => Just(Act::RunButWrites),
         5 => span().prop_map(Act::Pass),
         2 => (who(), request()).prop_map(|(who, request)| Act::Open(who, request)),
         10 => (who(), request(), keys()).prop_map(|(who, request, keys)| Act::Load(who, request, keys)),
+        2 => (who(), request(), keys()).prop_map(|(who, request, keys)| Act::LoadAnywhere(who, request, keys)),
         10 => (who(), request(), keys()).prop_map(|(who, request, keys)| Act::Store(who, request, keys)),
         3 => (who(), request(), role).prop_map(|(who, request, role)| Act::Finish(who, request, role)),
         3 => (who(), 0usize..8).prop_map(|(who, n)| Act::Abort(who, n)),
@@ -134,14 +139,15 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (who(), 1u32..10).prop_map(|(who, key)| Act::Expect(who, key)),
         2 => who().prop_map(Act::Evict),
         1 => who().prop_map(Act::Close),
-        7 => fault().prop_map(Act::Fault),
+        12 => fault().prop_map(Act::Fault),
     ]
 }
 
 fn fault() -> impl Strategy<Value = Fault> {
     prop_oneof![
-        4 => (0usize..8).prop_map(Fault::Error),
-        4 => (0usize..8).prop_map(Fault::NotPosted),
+        5 => (0usize..8).prop_map(Fault::Error),
+        4 => (0usize..8).prop_map(Fault::ErrorThenLand),
+        8 => (0usize..8).prop_map(Fault::NotPosted),
         4 => (0usize..8).prop_map(Fault::LandBlock),
         8 => (0usize..8).prop_map(Fault::LandLate),
         3 => who().prop_map(Fault::AnswerLate),
@@ -218,6 +224,14 @@ impl Life {
             Act::Pass(span) => self.world.pass(*span),
             Act::Open(who, request) => self.open(*who, *request),
             Act::Load(who, request, keys) => self.load(*who, *request, *keys),
+            Act::LoadAnywhere(who, request, keys) => {
+                if let Some(who) = self.here(*who) {
+                    let held = self.world.held_blocks(who);
+                    if let Some(blocks) = held.get(..keys.count as usize) {
+                        let _ = self.world.try_load(who, &request.name(who), &keys.numbers(), blocks);
+                    }
+                }
+            }
             Act::Store(who, request, keys) => self.store(*who, *request, *keys),
             Act::Finish(who, request, role) => self.finish(*who, *request, *role),
             Act::Abort(who, n) => self.on_job(*who, *n, |job| Command::Abort { job }),
@@ -322,6 +336,12 @@ impl Life {
         let pick = |n: &usize| writes.get(n % writes.len().max(1)).copied();
         match fault {
             Fault::Error(n) => pick(n).into_iter().for_each(|write| self.world.error(write)),
+            Fault::ErrorThenLand(n) => {
+                if let Some(write) = pick(n) {
+                    self.world.error(write);
+                    self.world.land(write);
+                }
+            }
             Fault::NotPosted(n) => {
                 if let Some(write) = pick(n).filter(|write| !self.world.has_landed(*write)) {
                     self.world.not_posted(write);
@@ -462,7 +482,7 @@ const REACHED: &[&str] = &[
 fn the_generator_reaches_all_endings() {
     let mut runner = TestRunner::deterministic();
     let mut seen = BTreeSet::new();
-    for _ in 0..200 {
+    for _ in 0..300 {
         let acts = prop::collection::vec(act(), 60..140).new_tree(&mut runner).expect("acts").current();
         let mut life = Life::new(2, true);
         acts.iter().for_each(|act| life.act(act));

@@ -6,6 +6,7 @@ use kvpeer_core::{Command, JobId, LookupState, Misuse, Part, Role};
 use kvpeer_wire::{Key, Supply};
 
 use crate::node::request;
+use crate::states;
 use crate::{Job, Who, World, key, keys};
 
 impl World {
@@ -23,7 +24,9 @@ impl World {
         self.log(format!("{who}: {}", show(&command)));
         let before = self.endpoint(who).clone();
         let effects = self.effects;
+        let states = states::before_command(self.endpoint(who), &command);
         let result = self.call(who, |endpoint, now, out| endpoint.command(now, command, out));
+        states.after(self.endpoint(who));
         if let Err(misuse) = result {
             self.log(format!("{who}: refused: {misuse}"));
             if *self.endpoint(who) != before || self.effects != effects {
@@ -86,11 +89,17 @@ impl World {
     #[track_caller]
     pub fn try_load(&mut self, who: Who, name: &str, numbers: &[u32], blocks: &[u32]) -> Result<Job, Misuse> {
         let job = self.next_job();
+        let taken = blocks.iter().find_map(|block| self.node(who).books.holder(*block));
         // The result may come within the call.
         self.node_mut(who).books.load(job, name, bytes(numbers), blocks.into());
         let keys = keys(numbers);
         let load = Command::Load { job, request: request(name), keys: keys.as_keys(), blocks };
         match self.try_command(who, load) {
+            Ok(()) if taken.is_some() => {
+                self.fail(&format!(
+                    "I1: {who} loads into {blocks:?}, of which some belong to {taken:?} still"
+                ));
+            }
             Ok(()) => self.clear(who, blocks),
             Err(misuse) => {
                 self.node_mut(who).books.loads.remove(&job);
@@ -149,6 +158,12 @@ impl World {
         let used =
             |block: u32| node.books.holder(block).is_some() || node.books.pins(block) > 0 || cached(block);
         (0..node.memory.len() as u32).filter(|block| !used(*block)).collect()
+    }
+
+    /// Blocks of a node that loads hold: reserved or quarantined.
+    pub fn held_blocks(&self, who: Who) -> Vec<u32> {
+        let node = self.node(who);
+        (0..node.memory.len() as u32).filter(|block| node.books.holder(*block).is_some()).collect()
     }
 
     /// Jobs of a node that a command could name: loads that are not over, stores without a result.

@@ -25,6 +25,7 @@ mod rma;
 mod rogue;
 #[cfg(feature = "seeded-faults")]
 mod seeded;
+mod states;
 mod steps;
 mod text;
 mod trace;

@@ -197,7 +197,9 @@ impl World {
             Some(Timer::Heartbeat | Timer::CancelRetry) => self.trace.routine(),
             why => self.log(format!("{who}: tick for {why:?}")),
         }
+        self.ticking = true;
         self.feed(who, Input::Tick);
+        self.ticking = false;
     }
 
     /// Takes one step.

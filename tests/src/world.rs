@@ -11,6 +11,7 @@ use crate::judge::talk::Talk;
 use crate::names::EMPTY;
 use crate::node::{Dial, Node, Registered, Registration, config};
 use crate::rma::{Right, Target, Write};
+use crate::states;
 use crate::steps::Hold;
 use crate::text::{is_heartbeat, say};
 use crate::trace::Trace;
@@ -37,6 +38,8 @@ pub struct World {
     pub(crate) trace: Trace,
     /// Whether X has stopped answering pings.
     pub(crate) rogue_silent: bool,
+    /// A node is being woken: deadlines may pass.
+    pub(crate) ticking: bool,
     /// The last job id of a story.
     pub(crate) jobs: u64,
     /// What has happened at all, for those who ask what a set of worlds covers.
@@ -90,6 +93,7 @@ impl World {
             said: BTreeMap::new(),
             trace: Trace::default(),
             rogue_silent: false,
+            ticking: false,
             jobs: 0,
             seen: BTreeSet::new(),
             effects: 0,
@@ -160,7 +164,9 @@ impl World {
 
     /// Gives a node a fact.
     pub(crate) fn feed(&mut self, who: Who, input: Input<'_>) {
+        let before = states::before_fact(self.endpoint(who), &input);
         self.call(who, |endpoint, now, out| endpoint.handle(now, input, out));
+        before.after(self.endpoint(who));
     }
 
     /// Calls a node's endpoint, brings about what it asks for, and judges.

@@ -48,6 +48,11 @@ impl World {
         let end = self.wires.end(conn).ok_or("sends on a connection that never was")?;
         demand(!end.closed, || "sends on a connection that it has closed".into())?;
         demand(!end.said_goodbye, || "sends after its goodbye".into())?;
+        let live = self.writes.iter().any(|write| write.round.0 == conn && write.end.is_none());
+        // After the peer's goodbye there is nothing to wait for (END-4).
+        let drains = live && !self.ticking && !end.heard_goodbye;
+        let early = matches!(msg, Msg::Disconnect(_)) && drains;
+        demand(!early, || "says goodbye over live WRITEs before its drain has had its time (END-2)".into())?;
         let work = matches!(msg, Msg::Lookup(_) | Msg::Fetch(_) | Msg::AbortFetch(_) | Msg::Release(_));
         demand(!work || end.said_ack && end.heard_ack, || "sends work before both acks are through".into())
     }
