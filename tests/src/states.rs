@@ -10,8 +10,8 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use kvpeer_core::{Command, Endpoint, Input};
-use kvpeer_wire::Kind;
+use kvpeer_core::{Command, Endpoint, Input, Timer};
+use kvpeer_wire::{Kind, Msg};
 
 /// The state of each machine of an endpoint, by the machine's kind and name.
 type States = BTreeMap<(&'static str, String), String>;
@@ -22,9 +22,13 @@ const ABSENT: &str = "-";
 /// What an endpoint was before a call, if anybody wants to know.
 pub(crate) struct Before(Option<(States, String)>);
 
-/// Before an endpoint is told a fact.
+/// Before an endpoint is told a fact. Signs of life, of which there are many, move nothing.
 pub(crate) fn before_fact(endpoint: &Endpoint, input: &Input<'_>) -> Before {
-    before(endpoint, || fact(endpoint, input))
+    let beat = matches!(input, Input::Tick)
+        && endpoint.next_deadline().is_some_and(|deadline| deadline.why == Timer::Heartbeat);
+    let pulse =
+        matches!(input, Input::Heard { .. } | Input::Message { msg: Msg::Ping(_) | Msg::Pong(_), .. });
+    if beat || pulse { Before(None) } else { before(endpoint, || fact(endpoint, input)) }
 }
 
 /// Before an endpoint is asked for something.
@@ -110,7 +114,9 @@ fn variant(debug: &str) -> String {
 
 fn states(endpoint: &Endpoint) -> States {
     let text = format!("{endpoint:?}");
-    let root = Debugged::read(&text);
+    // The configuration, the deadlines and the peers in front of the links are long and have no states.
+    let start = text.find("links: {").unwrap_or_default();
+    let root = Debugged::read(&format!("Endpoint {{ {}", &text[start..]));
     let mut states = States::new();
     for (epoch, link) in root.at("links").entries() {
         states.insert(("link", epoch.show()), phase(link.at("phase")));

@@ -29,7 +29,16 @@ const NOT_MEASURED: &[&str] = &["strategies.rs", "fuzzing.rs", "append_tests.rs"
 
 /// What is run: their own tests, the stories, the random worlds, the corpora.
 const RUNS: &[&[&str]] = &[
-    &["--package", "kvpeer-wire", "--package", "kvpeer-core", "--package", "kvpeer-sim"],
+    &[
+        "--package",
+        "kvpeer-wire",
+        "--package",
+        "kvpeer-core",
+        "--package",
+        "kvpeer-sim",
+        "--package",
+        "kvpeer-fuzzing",
+    ],
     &["--package", "kvpeer-tests", "--lib", "--test", "scenarios", "--test", "rules", "--test", "random"],
 ];
 
@@ -43,7 +52,8 @@ pub(crate) fn run(args: &CoverageArgs) -> Result<(), Failure> {
     let policy = args.setup.policy();
     system::provide(&[Need::Libfabric, Need::LlvmTools], policy)?;
     provide_llvm_cov(policy)?;
-    cargo::run(llvm_cov(&["clean", "--workspace", "--profraw-only"]))?;
+    // Objects of an earlier build would be reported, too, with lines that have moved since.
+    cargo::run(llvm_cov(&["clean", "--workspace"]))?;
     for tests in RUNS {
         cargo::run(llvm_cov(&[&["--no-report", "test"], *tests].concat()))?;
     }

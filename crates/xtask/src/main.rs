@@ -9,6 +9,7 @@ mod coverage;
 mod demo;
 mod rules;
 mod seeded_faults;
+mod states;
 mod system;
 mod test;
 
@@ -35,6 +36,8 @@ enum Task {
     Rules(rules::RulesArgs),
     /// Measures which lines of codec and core are run by tests and corpora
     Coverage(coverage::CoverageArgs),
+    /// Draws the core's state machines, as the stories take them
+    States(states::StatesArgs),
     /// Puts faults into the core, one at a time, and sees whether the checks notice
     SeededFaults(seeded_faults::SeededFaultsArgs),
     /// Format, lints and documentation, with every feature set that is shipped
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Rules(args) => rules::run(&args),
         Task::Coverage(args) => coverage::run(&args),
+        Task::States(args) => states::run(&args),
         Task::SeededFaults(args) => seeded_faults::run(&args),
         Task::Check(args) => check::run(&args),
     };

@@ -21,6 +21,8 @@ pub(crate) enum Need {
     Valgrind,
     /// To read what instrumented tests have counted.
     LlvmTools,
+    /// To draw graphs.
+    Graphviz,
 }
 
 /// The oldest libfabric that kvpeer is tested with.
@@ -35,6 +37,7 @@ impl Need {
             Self::Libfabric => &["libfabric-dev", "pkg-config"],
             Self::Valgrind => &["valgrind"],
             Self::LlvmTools => &["llvm-22"],
+            Self::Graphviz => &["graphviz"],
         }
     }
 
@@ -45,6 +48,7 @@ impl Need {
                 succeeds(Command::new("pkg-config").args([&oldest, "libfabric"]))
             }
             Self::Valgrind => succeeds(Command::new("valgrind").arg("--version")),
+            Self::Graphviz => succeeds(Command::new("dot").arg("-V")),
             Self::LlvmTools => {
                 let tools = std::path::Path::new(LLVM_TOOLS);
                 ["llvm-cov", "llvm-profdata"].iter().all(|tool| tools.join(tool).is_file())
@@ -61,6 +65,7 @@ impl fmt::Display for Need {
             }
             Self::Valgrind => f.write_str("valgrind"),
             Self::LlvmTools => f.write_str("llvm-cov and llvm-profdata of LLVM 22"),
+            Self::Graphviz => f.write_str("Graphviz' dot"),
         }
     }
 }
