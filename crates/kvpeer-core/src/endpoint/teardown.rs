@@ -142,6 +142,7 @@ impl Endpoint {
         let (now, redial, backoff) = (self.now, self.config.timing.redial, self.config.timing.backoff);
         let Some(link) = self.links.get(&epoch) else { return };
         let (peer, dialled) = (link.peer.clone(), link.dialler == Dialler::Us);
+        let impostor = !was_session && !dialled && self.up_link(&peer).is_some();
         let Some(record) = self.peers.get_mut(&peer) else { return };
         let peer = &peer;
         let waits = record.wanted.is_some();
@@ -160,8 +161,14 @@ impl Endpoint {
         let wait = record.patience.until.since(now);
         // Of a dial that is tried again nobody needs to hear.
         let news = was_session || refusal || !waits;
-        if news && reason != CloseReason::Duplicate {
-            out.tell(Event::PeerDown { peer, reason, retry_after: (!wait.is_zero()).then_some(wait) });
+        if impostor {
+            // Somebody came under the name of a peer whose session goes on (HS-23).
+            if let CloseReason::RejectedByUs(code) = reason {
+                out.tell(Event::PeerRefused { peer, code });
+            }
+        } else if news && reason != CloseReason::Duplicate {
+            let retry_after = (!wait.is_zero()).then_some(wait);
+            out.tell(Event::PeerDown { peer, reason, retry_after });
         }
         if refusal {
             self.give_up(peer, reason, out);
