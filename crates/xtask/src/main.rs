@@ -7,6 +7,7 @@ mod cargo;
 mod check;
 mod coverage;
 mod demo;
+mod fuzz;
 mod rules;
 mod seeded_faults;
 mod states;
@@ -40,6 +41,8 @@ enum Task {
     States(states::StatesArgs),
     /// Puts faults into the core, one at a time, and sees whether the checks notice
     SeededFaults(seeded_faults::SeededFaultsArgs),
+    /// Fuzzes one target, or each for a moment, with AddressSanitizer
+    Fuzz(fuzz::FuzzArgs),
     /// Format, lints and documentation, with every feature set that is shipped
     Check(check::CheckArgs),
 }
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Task::Coverage(args) => coverage::run(&args),
         Task::States(args) => states::run(&args),
         Task::SeededFaults(args) => seeded_faults::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Check(args) => check::run(&args),
     };
     match outcome {
