@@ -162,7 +162,8 @@ impl World {
     pub(crate) fn land(&mut self, key: WriteKey, at: usize) {
         let Some(write) = self.writes.get(&key) else { return };
         let (block, content, target) = (write.dst[at], write.keys[at], write.target.owner.who);
-        if write.reads() && self.node(key.writer.who).book.pins(write.src[at]) == 0 {
+        let reads = write.reads() && !write.absolved[at];
+        if reads && self.node(key.writer.who).book.pins(write.src[at]) == 0 {
             self.fail(Promise::Pin, format!("{key} reads a block that nothing pins"));
         }
         let Some(write) = self.writes.get(&key) else { return };
@@ -331,7 +332,12 @@ impl World {
         }
         let (name, keys) = (request_id(request), keys_buf(keys));
         let command = Command::Load { job, request: name.as_name(), keys: keys.as_keys(), blocks };
-        if !self.command(who, command, log) && free {
+        let accepted = self.command(who, command, log);
+        if accepted && !free {
+            let how = format!("{who} takes load {} into blocks {blocks:?}, which another load holds", job.0);
+            self.fail(Promise::NoLateWrite, how);
+        }
+        if !accepted && free {
             self.edit(who).book.loads.remove(&job);
         }
     }
@@ -351,9 +357,14 @@ impl World {
         }
         self.writes.retain(|_, write| !lands(write));
         for (key, write) in &mut self.writes {
-            let reads = key.writer == process && write.src.iter().any(|block| store.contains(block));
-            if reads && write.state == WriteState::Held {
-                write.edit().state = WriteState::Loose;
+            if key.writer == process && write.state == WriteState::Held {
+                let write = write.edit();
+                for (block, absolved) in write.src.iter().zip(&mut write.absolved) {
+                    *absolved |= store.contains(block);
+                }
+                if write.absolved.iter().all(|absolved| *absolved) {
+                    write.state = WriteState::Loose;
+                }
             }
         }
         self.command(who, Command::ReleaseQuarantine { job }, log);

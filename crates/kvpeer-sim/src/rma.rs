@@ -18,6 +18,8 @@ pub(crate) struct Write {
     /// The load that reserved each destination when the WRITE was posted.
     pub(crate) loads: Vec<Option<JobId>>,
     pub(crate) landed: Vec<bool>,
+    /// Sources of which the engine has proof of its own that they are not read any more.
+    pub(crate) absolved: Vec<bool>,
     pub(crate) target: RightKey,
     pub(crate) state: WriteState,
     pub(crate) late: bool,
@@ -42,6 +44,12 @@ impl Write {
             WriteState::Posted | WriteState::Cancelled | WriteState::Held => true,
             WriteState::Loose => false,
         }
+    }
+
+    /// The sources that it may read.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = BlockIdx> {
+        let read = self.src.iter().zip(&self.absolved).filter(|(_, absolved)| !**absolved);
+        read.map(|(block, _)| *block).filter(|_| self.reads())
     }
 
     /// Whether its writer has still to hear of its end.

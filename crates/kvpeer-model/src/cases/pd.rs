@@ -43,9 +43,11 @@ fn store_and_fetch() -> Case {
 
 fn write_faults() -> Case {
     let mut setup = Setup { scripts: scripts(), ..session("pd-write-faults") };
+    // Refused for as long as the first load holds the block.
+    setup.scripts.push(script(A, [any_time(load(3, 0, &[0], &[4]))]));
     faults(&mut setup, 2, [Fault::WriteErrors, Fault::WriteRefused, Fault::DelayWrite]);
     Case {
-        covers: "the same, with two WRITEs that fail, are refused or take for ever",
+        covers: "the same, with two WRITEs that fail, are refused or take for ever; a load of the same block at any moment",
         setup,
         size: Size::Quick,
         expects: vec![Expect::Loaded, Expect::Unsettled, Expect::Released, Expect::Loose],

@@ -11,7 +11,7 @@ use super::{A, B, any_time, consume, faults, load, now, script, session, store};
 use crate::case::{Case, Expect, Size};
 
 pub(super) fn cases() -> Vec<Case> {
-    vec![half_open(), idle()]
+    vec![half_open("half-open", 1, Size::Quick), half_open("half-open-deep", 2, Size::Deep), idle()]
 }
 
 fn beating(name: &str, horizon: u64) -> Setup {
@@ -24,17 +24,17 @@ fn beating(name: &str, horizon: u64) -> Setup {
     setup
 }
 
-fn half_open() -> Case {
-    let mut setup = beating("half-open", 10);
+fn half_open(name: &str, budget: u8, size: Size) -> Case {
+    let mut setup = beating(name, 10);
     setup.scripts = vec![
-        script(A, [now(consume(0, B, Supply::Await)), any_time(load(1, 0, &[0], &[4]))]),
-        script(B, [any_time(store(11, 0, &[0], &[0]))]),
+        script(A, [now(consume(0, B, Supply::Await)), now(load(1, 0, &[0], &[4]))]),
+        script(B, [now(store(11, 0, &[0], &[0]))]),
     ];
-    faults(&mut setup, 2, [Fault::Mute, Fault::DelayLink, Fault::DelayWrite]);
+    faults(&mut setup, budget, [Fault::Mute, Fault::DelayLink, Fault::DelayWrite]);
     Case {
         covers: "heartbeats; one direction or both fall silent, or are late, at any moment",
         setup,
-        size: Size::Quick,
+        size,
         expects: vec![Expect::Loaded, Expect::Failed, Expect::Silent, Expect::Released],
     }
 }

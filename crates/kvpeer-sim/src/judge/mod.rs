@@ -98,8 +98,7 @@ impl World {
         }
         let process = node.process;
         let unpinned = self.writes.iter().find(|(key, write)| {
-            let reads = key.writer == process && write.reads();
-            reads && write.src.iter().any(|block| node.book.pins(*block) == 0)
+            key.writer == process && write.sources().any(|block| node.book.pins(block) == 0)
         });
         if let Some((key, _)) = unpinned {
             let how = format!("{key} is not terminal, but nothing pins its source");
@@ -139,8 +138,9 @@ impl World {
         }
         let held = |block: &u32| {
             let mut writes = self.writes.iter();
-            writes
-                .any(|(key, write)| key.writer == node.process && write.reads() && write.src.contains(block))
+            writes.any(|(key, write)| {
+                key.writer == node.process && write.sources().any(|source| source == *block)
+            })
         };
         let pinned = node.book.stores.iter().find(|(_, store)| !store.blocks.iter().any(held));
         pinned.map(|(job, _)| format!("store {} has no result", job.0))

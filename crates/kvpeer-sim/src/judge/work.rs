@@ -84,6 +84,7 @@ impl World {
             side,
             round: round_key,
             landed: vec![false; dst.len()],
+            absolved: vec![false; dst.len()],
             keys,
             src,
             dst,

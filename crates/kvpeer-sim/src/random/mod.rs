@@ -151,6 +151,7 @@ fn is_about_work(step: &Step) -> bool {
         Step::Complete { .. }
             | Step::DelayWrite(_)
             | Step::DelayLink(..)
+            | Step::DelayAnswer(_, Ask::Close)
             | Step::Answer { ask: Ask::Close, .. }
     )
 }
