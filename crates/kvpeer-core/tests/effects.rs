@@ -1,8 +1,8 @@
 //! One endpoint alone, fact by fact: what it asks for and tells in each call, in which order, and under which names.
 
 use kvpeer_core::wire::{
-    AbortFetch, Blocks, Compat, Connect, ConnectAck, Demand, Fetch, Fingerprint, Key, KeysBuf, Lookup,
-    LookupId, Msg, PeerName, RegionInfo, RequestName, Round, Supply, Text,
+    AbortFetch, Blocks, Compat, Connect, ConnectAck, Decoded, Demand, Fetch, Fingerprint, Key, KeysBuf,
+    Limits, Lookup, LookupId, Msg, PeerName, RegionInfo, RequestName, Round, Supply, Text,
 };
 use kvpeer_core::{
     Action, Command, Compatibility, Config, ConnId, Count, Endpoint, Epoch, Event, Identity, Input, JobId,
@@ -333,4 +333,33 @@ fn local_numbers_stay_here() {
     let other = conversation(ConnId(u64::MAX), 3, [u64::MAX, 1 << 40, 77].map(JobId));
     assert!(plain.len() >= 8, "{}", plain.len());
     assert_eq!(plain, other);
+}
+
+/// LKP-9, LKP-11: a cache may answer in any order; of two hits on one key only one is used, and the other is counted.
+#[test]
+fn answers_of_the_cache_are_put_in_order() {
+    let mut node = Alone::new();
+    node.session(FIRST.0, FIRST.1);
+    let (three, conn) = (keys(&[1, 2, 3]), FIRST.1);
+    let lookup =
+        Lookup { lookup_id: LookupId(0), request: request(), round: Round(0), keys: three.as_keys() };
+    assert_eq!(node.told(Input::Message { conn, msg: Msg::Lookup(lookup) }), ["probe"]);
+    let probe = node.effects.probes[0];
+    let hits = [(KeyAt(2), 9), (KeyAt(0), 7), (KeyAt(2), 8)];
+    let told = node.told(Input::Probed { probe, pin: Some(JobId(50)), hits: &hits, misses: &[KeyAt(1)] });
+    assert_eq!(told, ["count BadAnswer", "send lookupresp", "end probe"]);
+    let frame = node.effects.frames.last().expect("an answer");
+    let Ok(Decoded::Msg(Msg::LookupResp(answer))) = Msg::decode(frame[4], &frame[5..], &Limits::DEFAULT)
+    else {
+        panic!("no answer: {frame:x?}");
+    };
+    assert_eq!((answer.offset, answer.hits.iter().collect::<Vec<_>>()), (0, vec![true, false, true]));
+    // Both hits that were used are pinned: a fetch of them is served.
+    let two = keys(&[1, 3]);
+    let demand = Demand::new(two.as_keys(), Blocks::new(&[1, 2])).expect("two of each");
+    let fetch = Fetch { request: request(), round: Round(0), supply: Supply::Pinned, demand, wait_ms: 0 };
+    assert_eq!(
+        node.told(Input::Message { conn, msg: Msg::Fetch(fetch) }),
+        ["write", "write", "send fetchprogress"]
+    );
 }
