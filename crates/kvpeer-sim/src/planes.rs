@@ -355,6 +355,14 @@ impl World {
             // There is no such proof while a process still writes, or may.
             return;
         }
+        let still_read = self.writes.iter().any(|(key, write)| {
+            let reads = write.is_outstanding() && write.src.iter().any(|block| store.contains(block));
+            key.writer == process && reads
+        });
+        if still_read {
+            // Nor while the node's own plane has not even answered.
+            return;
+        }
         self.writes.retain(|_, write| !lands(write));
         for (key, write) in &mut self.writes {
             if key.writer == process && write.state == WriteState::Held {
