@@ -86,7 +86,11 @@ struct Pair {
     outlets: [Outlet; 2],
     /// WRITEs are answered only while this holds.
     writes_end: bool,
+    /// Whether the planes can fence.
+    fenced: bool,
     pending: Vec<(usize, XferId)>,
+    /// Rights that a plane without a fence has been asked to close.
+    closing: Vec<(usize, Epoch)>,
     next_pin: u64,
 }
 
@@ -98,7 +102,9 @@ impl Pair {
             nodes: ["a:1", "b:1"].map(node),
             outlets: Default::default(),
             writes_end: true,
+            fenced: true,
             pending: Vec::new(),
+            closing: Vec::new(),
             next_pin: 1000,
         }
     }
@@ -136,11 +142,11 @@ impl Pair {
             Ask::Open(epoch) => self.handle(at, Input::RightOpened { epoch, metadata: Some(b"md") }),
             Ask::Register(epoch) => self.handle(at, Input::Registered { epoch, ok: true }),
             Ask::CloseRight(epoch) => {
-                let mine = self.pending.extract_if(.., |(owner, xfer)| *owner == at && xfer.epoch == epoch);
-                for (_, xfer) in mine.collect::<Vec<_>>() {
-                    self.handle(at, Input::Transfer { xfer, end: TransferEnd::Fenced });
+                if self.fenced {
+                    self.close_right(at, epoch);
+                } else {
+                    self.closing.push((at, epoch));
                 }
-                self.handle(at, Input::RightClosed { epoch, fenced: true });
             }
             Ask::Write(xfer, src, dst) => {
                 assert_eq!(src.len(), dst.len());
@@ -161,6 +167,14 @@ impl Pair {
         }
     }
 
+    fn close_right(&mut self, at: usize, epoch: Epoch) {
+        let mine = self.pending.extract_if(.., |(owner, xfer)| *owner == at && xfer.epoch == epoch);
+        for (_, xfer) in mine.collect::<Vec<_>>() {
+            self.handle(at, Input::Transfer { xfer, end: TransferEnd::Fenced });
+        }
+        self.handle(at, Input::RightClosed { epoch, fenced: self.fenced });
+    }
+
     fn news(&mut self, at: usize) -> Vec<String> {
         std::mem::take(&mut self.outlets[at].news)
     }
@@ -170,7 +184,9 @@ fn node(name: &str) -> Endpoint {
     let peer_id = PeerId::from(PeerName::new(name).unwrap());
     let identity = Identity { peer_id, incarnation: 1, loopback: false };
     let region = RegionInfo { base_addr: 0, num_blocks: 64, block_len: 1 << 16 };
-    Endpoint::new(Config::new(identity, region, Compatibility::default())).unwrap()
+    let mut config = Config::new(identity, region, Compatibility::default());
+    config.limits.write_bytes = region.block_len;
+    Endpoint::new(config).unwrap()
 }
 
 fn request() -> RequestName<'static> {
@@ -275,4 +291,36 @@ fn shutdown_answers_everything() {
     assert_eq!(pair.news(1), ["a:1 down Goodbye(Shutdown)", "store 50 Session(Goodbye(Shutdown))"]);
     assert!(pair.nodes[0].is_idle());
     assert!(pair.nodes[1].is_idle());
+}
+
+/// Rules SUP-15, CMD-11 · guards I3, I7: without a fence a store is held only while a WRITE reads it. One whose WRITE
+/// still ends, after its session, has its result at once; the others wait for the engine.
+#[test]
+fn a_write_that_ends_after_its_session_frees_its_store() {
+    for end in [TransferEnd::Done, TransferEnd::NotPosted, TransferEnd::Errored] {
+        let mut pair = Pair::new();
+        pair.writes_end = false;
+        pair.fenced = false;
+        let (all, first, second) = (keys(0..2), keys(0..1), keys(1..2));
+        pair.command(1, store(&first, 50, &[0]));
+        pair.command(1, store(&second, 51, &[1]));
+        pair.command(0, consume(Supply::Await));
+        pair.command(0, load(&all, 1, &[8, 9]));
+        assert_eq!(pair.pending.len(), 2, "a WRITE for each block");
+        pair.handle(1, Input::Disconnected { conn: ConnId(7) });
+        pair.settle();
+        assert_eq!(pair.news(1), ["a:1 down Lost"]);
+
+        let (at, xfer) = pair.pending.remove(0);
+        pair.handle(at, Input::Transfer { xfer, end });
+        let news = pair.news(1);
+        assert!(news.len() == 1 && news[0].starts_with("store 50 "), "{end:?}: {news:?}");
+
+        let (at, epoch) = *pair.closing.iter().find(|(at, _)| *at == 1).unwrap();
+        pair.close_right(at, epoch);
+        assert!(pair.news(1).is_empty(), "store 51 is held");
+        pair.command(1, Command::ReleaseQuarantine { job: JobId(51) });
+        assert_eq!(pair.news(1), ["store 51 Session(Lost)"]);
+        assert!(pair.nodes[1].is_idle());
+    }
 }

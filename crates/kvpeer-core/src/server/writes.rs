@@ -105,22 +105,24 @@ impl Producer<'_> {
         self.session.blocks_in_flight -= blocks;
         let Some(fetching) = self.session.fetching(&xfer.id) else { return };
         fetching.in_flight -= blocks;
+        let ending = fetching.ending;
         let lost = match end {
+            // Its session is over: nobody is told of it, and nothing reads its source any more (SUP-15).
+            TransferEnd::Done | TransferEnd::NotPosted if matches!(ending, Ending::Silent(_)) => {
+                Some(self.why_lost(ending))
+            }
             TransferEnd::Done => {
                 fetching.landed += blocks;
                 fetching.mark(&xfer, Slot::Landed);
                 None
             }
             // Dropped because the round is ending anyway: its blocks are as they were before (SUP-8).
-            TransferEnd::NotPosted if fetching.ending != Ending::Going => {
+            TransferEnd::NotPosted if ending != Ending::Going => {
                 fetching.mark(&xfer, Slot::Claimed);
                 None
             }
             TransferEnd::NotPosted | TransferEnd::Errored => Some(Some(StoreFailure::WriteFailed)),
-            TransferEnd::Fenced => {
-                let ending = fetching.ending;
-                Some(self.why_lost(ending))
-            }
+            TransferEnd::Fenced => Some(self.why_lost(ending)),
         };
         if let Some(why) = lost {
             self.lose_write(cx, &xfer, why);
