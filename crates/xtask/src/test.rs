@@ -19,8 +19,7 @@ pub(crate) struct TestArgs {
     valgrind: bool,
 }
 
-/// The tests of the crates that unsafe code may live in: the data plane's, and the facade's region. Under valgrind only
-/// the first, which call foreign code; the facade's own has AddressSanitizer.
+/// The tests of the crates that unsafe code may live in: the data plane's, and the facade's region.
 const UNSAFE_CODE: &[&[&str]] = &[
     &["--package", "kvpeer-fabric-sys", "--package", "kvpeer-fabric", "--lib", "--tests"],
     &["--package", "kvpeer", "--lib"],
@@ -69,16 +68,10 @@ fn valgrind(tally: &mut Tally) -> Result<(), Failure> {
     })
 }
 
-/// Whether the tests run under another program, such as valgrind.
-fn target_runner_is_set(env: &[(String, String)]) -> bool {
-    env.iter().any(|(name, _)| name.ends_with("_RUNNER"))
-}
-
 /// Runs the tests of unsafe code for a named target, so that build scripts and macros are built as ever.
 fn unsafe_code(tally: &mut Tally, env: impl Fn(&str) -> Vec<(String, String)>) -> Result<(), Failure> {
     let target = cargo::host_target()?;
-    let most = if target_runner_is_set(&env(&target)) { 1 } else { UNSAFE_CODE.len() };
-    for tests in UNSAFE_CODE.iter().take(most) {
+    for tests in UNSAFE_CODE {
         let mut command = cargo(&["test", "--target", &target]);
         command.args(*tests).envs(env(&target));
         cargo::test(command, tally)?;

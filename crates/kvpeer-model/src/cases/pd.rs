@@ -68,13 +68,15 @@ fn two_requests() -> Case {
 fn two_requests_deep() -> Case {
     let mut setup = two_requests_setup("pd-two-requests-deep");
     setup.limits.write_bytes = 1 << 10;
+    setup.choices.insert(Choice::CancelDrops);
     setup.scripts.push(script(A, [any_time(abort(1))]));
-    faults(&mut setup, 2, [Fault::WriteErrors, Fault::DelayWrite, Fault::Cut]);
+    let write = [Fault::WriteErrors, Fault::WriteRefused, Fault::DelayWrite];
+    faults(&mut setup, 2, write.into_iter().chain([Fault::Cut, Fault::PeerFault, Fault::DelayLink]));
     Case {
-        covers: "the same with WRITEs of one block, an abort at any moment, and two faults of WRITEs and of the connection",
+        covers: "the same with WRITEs of one block, an abort at any moment, and two faults of any kind",
         setup,
         size: Size::Deep,
-        expects: vec![Expect::Loaded, Expect::Unsettled, Expect::Released, Expect::Loose],
+        expects: vec![Expect::Loaded, Expect::Unsettled, Expect::Released, Expect::Loose, Expect::StaleRound],
     }
 }
 
