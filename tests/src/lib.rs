@@ -23,8 +23,6 @@ mod names;
 mod node;
 mod rma;
 mod rogue;
-#[cfg(feature = "seeded-faults")]
-mod seeded;
 mod states;
 mod steps;
 mod text;

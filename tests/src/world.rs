@@ -72,8 +72,6 @@ impl World {
 
     /// Nodes whose configuration the story has changed.
     pub fn with(count: usize, mut change: impl FnMut(Who, &mut Config)) -> Self {
-        #[cfg(feature = "seeded-faults")]
-        crate::seeded::from_environment();
         let node = |at| {
             let who = Who(at);
             let mut config = config(who);

@@ -15,8 +15,6 @@ mod options;
 mod planes;
 mod random;
 mod rma;
-#[cfg(feature = "seeded-faults")]
-mod seeded;
 mod seen;
 pub mod setup;
 mod shared;

@@ -38,8 +38,6 @@ pub struct World {
 impl World {
     /// The world before anything has happened, apart from the sessions that it starts with.
     pub fn new(setup: Arc<Setup>) -> Self {
-        #[cfg(feature = "seeded-faults")]
-        crate::seeded::from_environment();
         let mut world = Self::empty(Arc::clone(&setup));
         if !setup.connected.is_empty() {
             // Nobody wishes for anything, and nothing fails, while these come up.
