@@ -118,13 +118,8 @@ impl Producer<'_> {
 
     /// Puts down the pins of one answer, or gives them up at once where they have no place.
     fn pin(&mut self, cx: &mut Cx<'_>, asked: &mut Asked, job: JobId, hits: &[(KeyAt, BlockIdx)]) {
-        let room = self.session.pinned + hits.len() <= cx.config.limits.pinned_blocks;
-        let total = if room {
-            put_down(asked, job, hits, cx)
-        } else {
-            cx.count(Count::Overloaded);
-            0
-        };
+        let room = cx.config.limits.pinned_blocks.saturating_sub(self.session.pinned);
+        let total = put_down(asked, job, hits, room, cx);
         if total == 0 {
             return cx.tell(Event::StoreFinished { job, outcome: StoreOutcome::Unclaimed });
         }
@@ -257,17 +252,24 @@ fn ascending<'a, T: Copy>(answers: &'a [T], copy: &'a mut Vec<T>, at: impl Fn(&T
     copy
 }
 
-/// Adds a pin for every hit on a key that is open and a block that is ours (LKP-11); returns how many.
-fn put_down(asked: &mut Asked, job: JobId, hits: &[(KeyAt, BlockIdx)], cx: &mut Cx<'_>) -> u32 {
+/// Adds a pin for every hit on a key that is open and a block that is ours (LKP-11), as far as there is room (LKP-10);
+/// returns how many.
+fn put_down(asked: &mut Asked, job: JobId, hits: &[(KeyAt, BlockIdx)], room: usize, cx: &mut Cx<'_>) -> u32 {
     let before = asked.pins.len();
+    let mut full = false;
     let mut open = asked.open.iter().peekable();
     for (at, block) in hits {
         while open.next_if(|next| *next < at).is_some() {}
-        if open.peek() == Some(&at) && *block < cx.config.region.num_blocks {
+        if open.peek() != Some(&at) || *block >= cx.config.region.num_blocks {
+            cx.count(Count::BadAnswer);
+        } else if asked.pins.len() - before < room {
             asked.pins.put(*at, Source { job, block: *block });
         } else {
-            cx.count(Count::BadAnswer);
+            full = true;
         }
+    }
+    if full {
+        cx.count(Count::Overloaded);
     }
     (asked.pins.len() - before) as u32
 }
