@@ -28,7 +28,7 @@ pub use action::{Action, Sink};
 pub use command::{Command, Misuse, Part, Role};
 pub use config::{Compatibility, Config, ConfigError, FingerprintCheck, Identity, Limits, Timing};
 pub use deadlines::{Deadline, Timer};
-pub use endpoint::{Endpoint, Violation};
+pub use endpoint::{Endpoint, Machine, Violation};
 pub use event::{CloseReason, Destination, Event, LoadFailure, LoadOutcome, StoreFailure, StoreOutcome};
 pub use ids::{BlockIdx, ConnId, Epoch, JobId, KeyAt, KeyBuf, PeerId, ProbeId, RequestId, XferId};
 pub use input::{Input, Origin, TransferEnd};

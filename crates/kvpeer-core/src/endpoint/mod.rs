@@ -9,6 +9,7 @@ mod messages;
 mod peers;
 mod queries;
 mod reach;
+mod states;
 mod teardown;
 mod ticks;
 
@@ -28,6 +29,7 @@ pub use check::Violation;
 pub(crate) use check::{count, law};
 use link::Link;
 use peers::Peer;
+pub use states::Machine;
 
 /// The whole protocol state of one node.
 ///

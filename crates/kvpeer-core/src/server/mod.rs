@@ -9,6 +9,7 @@ mod lookups;
 mod memory;
 mod pins;
 mod pools;
+mod states;
 mod writes;
 
 use alloc::boxed::Box;
