@@ -11,6 +11,7 @@ mod effects;
 mod judge;
 mod names;
 mod node;
+mod observe;
 mod options;
 mod planes;
 mod random;

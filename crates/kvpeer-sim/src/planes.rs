@@ -10,6 +10,7 @@ use crate::effects::Effects;
 use crate::judge::Promise;
 use crate::names::{RightKey, Who, WriteKey, keys_buf, request_id};
 use crate::node::{Cell, Load, LoadState, Probe, RightState, Target};
+use crate::observe::Before;
 use crate::rma::{Write, WriteState};
 use crate::seen::{Log, Seen};
 use crate::setup::{Ask, Choice};
@@ -405,6 +406,7 @@ impl World {
             }
             return false;
         }
+        Before::of(&before, log).after(&self.node(who).endpoint, log);
         self.carry_out(who, effects, log);
         true
     }

@@ -1,8 +1,6 @@
 //! What has happened in a run: for coverage, and for people.
 
-use kvpeer_core::{
-    CloseReason, Count, Destination, LinkStatus, LoadFailure, StoreOutcome, Timer, TransferEnd,
-};
+use kvpeer_core::{CloseReason, Count, Destination, LoadFailure, StoreOutcome, Timer, TransferEnd};
 use kvpeer_wire::Kind;
 
 /// One kind of thing that a run has shown.
@@ -36,8 +34,16 @@ pub enum Seen {
     LatePin,
     /// Something was ignored or refused.
     Counted(Count),
-    /// The link to a peer went from one state to another.
-    Link(LinkStatus, LinkStatus),
+    /// One call moved a state machine of the core, as `docs/states` draws it; "-" is before the first state and after
+    /// the last.
+    Transition {
+        /// The kind of machine.
+        machine: &'static str,
+        /// The state before the call.
+        from: &'static str,
+        /// The state after it.
+        to: &'static str,
+    },
     /// A process was started again.
     Restarted,
     /// Nothing moves any more, and nothing is owed.
@@ -51,12 +57,19 @@ pub struct Log {
     pub seen: Vec<Seen>,
     /// `None` when nobody reads.
     pub lines: Option<Vec<String>>,
+    /// Whether transitions are looked for: that takes time.
+    pub transitions: bool,
 }
 
 impl Log {
     /// For a reader.
     pub fn told() -> Self {
-        Self { seen: Vec::new(), lines: Some(Vec::new()) }
+        Self { lines: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// For a checker that counts which transitions are taken.
+    pub fn of_transitions() -> Self {
+        Self { transitions: true, ..Self::default() }
     }
 
     pub(crate) fn see(&mut self, what: Seen) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kvpeer_core::{Count, Input, LinkStatus, Origin, Time};
+use kvpeer_core::{Count, Input, Origin, Time};
 use kvpeer_wire::{Decoded, Limits as WireLimits, Msg};
 
 use crate::control::{Conn, EndState};
@@ -11,6 +11,7 @@ use crate::effects::{Effect, Effects, News};
 use crate::judge::{Broken, Promise};
 use crate::names::{ConnKey, Process, Side, Who, WriteKey};
 use crate::node::{Alive, Node, Right};
+use crate::observe::Before;
 use crate::rma::{Write, WriteState};
 use crate::seen::{Log, Seen};
 use crate::setup::{Ask, Choice, Setup};
@@ -233,28 +234,11 @@ impl World {
     /// Gives a node a fact, and carries out what it asks for. Returns the news that it told.
     pub(crate) fn handle(&mut self, who: Who, input: Input<'_>, log: &mut Log) -> Vec<News> {
         let now = self.now;
-        let before = self.links(who);
+        let before = Before::of(&self.node(who).endpoint, log);
         let mut effects = Effects::default();
         self.edit(who).endpoint.handle(now, input, &mut effects);
-        self.see_links(who, &before, log);
+        before.after(&self.node(who).endpoint, log);
         self.carry_out(who, effects, log)
-    }
-
-    fn links(&self, who: Who) -> Vec<(Who, LinkStatus)> {
-        let others = (0..self.setup.nodes).map(Who).filter(|other| *other != who);
-        let status = |other: Who| {
-            let status = self.node(who).endpoint.peer(other.peer().as_name());
-            (other, status.map_or(LinkStatus::Absent, |status| status.link))
-        };
-        others.map(status).collect()
-    }
-
-    fn see_links(&self, who: Who, before: &[(Who, LinkStatus)], log: &mut Log) {
-        for ((_, before), (_, after)) in before.iter().zip(self.links(who)) {
-            if *before != after {
-                log.see(Seen::Link(*before, after));
-            }
-        }
     }
 
     pub(crate) fn carry_out(&mut self, who: Who, effects: Effects, log: &mut Log) -> Vec<News> {
