@@ -11,6 +11,7 @@ use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::error::FabricError;
 use crate::event::{FabricEvent, Refusal, TransferEnd};
+use crate::faults::{Fault, seeded};
 use crate::memory::Memory;
 use crate::metadata::{Expected, Metadata};
 use crate::right::{Right, RightId, Rules, Stage, XferId, transfer_event};
@@ -168,6 +169,10 @@ impl Fabric {
     /// on nothing of it is posted or read; a later `progress` closes it and reports each of its transfers
     /// `Fenced`, then `RightClosed`. A right that does not exist is answered too: nothing lands through it.
     pub fn close_right(&mut self, right: RightId) {
+        if seeded(Fault::FenceWithoutClosing) {
+            self.pending.push(FabricEvent::RightClosed { right, fenced: true });
+            return;
+        }
         match self.rights.get_mut(&right) {
             None => self.pending.push(FabricEvent::RightClosed { right, fenced: true }),
             Some(state) => match state.stage {

@@ -66,6 +66,10 @@ mod environment;
 mod error;
 mod event;
 mod fabric;
+#[cfg(feature = "seeded-faults")]
+pub mod faults;
+#[cfg(not(feature = "seeded-faults"))]
+mod faults;
 mod kept;
 mod memory;
 mod metadata;

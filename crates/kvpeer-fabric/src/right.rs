@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::endpoint::{Completed, Endpoint, Posted};
 use crate::error::FabricError;
 use crate::event::{FabricEvent, Refusal, TransferEnd};
+use crate::faults::{Fault, seeded};
 use crate::metadata::Metadata;
 use crate::runs::Shape;
 use crate::traffic::{Ended, Traffic};
@@ -125,7 +126,9 @@ impl Right {
         if let Some(&index) = src.iter().find(|index| **index >= rules.num_blocks) {
             return Err(Refusal::SourceOutOfRange { index });
         }
-        if let Some(&index) = dst.iter().find(|index| **index >= peer_blocks) {
+        if let Some(&index) = dst.iter().find(|index| **index >= peer_blocks)
+            && !seeded(Fault::ForeignBlocksPosted)
+        {
             return Err(Refusal::DestinationOutOfRange { index });
         }
         self.traffic.admit(seq, (src, dst), rules.shape, rules.queue_limit, deadline)

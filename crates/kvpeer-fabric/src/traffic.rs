@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crate::error::FabricError;
 use crate::event::{Refusal, TransferEnd};
+use crate::faults::{Fault, seeded};
 use crate::runs::{Part, Shape, plan};
 
 /// Names a transfer for as long as one of its parts is in flight. Slots are used again, with a new generation.
@@ -112,7 +113,9 @@ impl Traffic {
     pub(crate) fn completed(&mut self, ticket: Ticket, result: Result<(), FabricError>) -> Option<Ended> {
         let transfer = self.get_mut(ticket)?;
         transfer.in_flight = transfer.in_flight.saturating_sub(1);
-        if let Err(error) = result {
+        if let Err(error) = result
+            && !seeded(Fault::FailedWriteIsDone)
+        {
             transfer.error.get_or_insert(error);
         }
         self.end_if_over(ticket)
@@ -121,7 +124,7 @@ impl Traffic {
     /// Drops what is not posted yet of one transfer. Unknown ids and those without such parts are left alone.
     pub(crate) fn cut(&mut self, seq: u64, why: Refusal) -> Option<Ended> {
         let ticket = *self.by_seq.get(&seq)?;
-        self.cut_ticket(ticket, why)
+        self.cut_ticket(ticket, why).filter(|_| !seeded(Fault::CancelUntold))
     }
 
     /// Drops what is not posted yet of all transfers.
@@ -141,7 +144,9 @@ impl Traffic {
         self.deadlines.clear();
         for index in 0..self.slots.len() {
             let Some(ticket) = self.ticket_at(index) else { continue };
-            if let Some(transfer) = self.remove(ticket) {
+            if let Some(transfer) = self.remove(ticket)
+                && !seeded(Fault::FencedUntold)
+            {
                 each((transfer.seq, TransferEnd::Fenced));
             }
         }
@@ -152,8 +157,8 @@ impl Traffic {
         while let Some((deadline, ticket)) = self.deadlines.front().copied() {
             match self.get(ticket) {
                 Some(_) if deadline > now => return,
-                Some(transfer) => each(transfer.seq),
-                None => {}
+                Some(transfer) if !seeded(Fault::StallUntold) => each(transfer.seq),
+                Some(_) | None => {}
             }
             self.deadlines.pop_front();
         }
@@ -180,7 +185,9 @@ impl Traffic {
     }
 
     fn end_if_over(&mut self, ticket: Ticket) -> Option<Ended> {
-        let over = self.get(ticket).is_some_and(|transfer| transfer.in_flight == 0 && transfer.queued == 0);
+        let over = self.get(ticket).is_some_and(|transfer| {
+            transfer.in_flight == 0 && transfer.queued == 0 || seeded(Fault::DoneAtFirstPart)
+        });
         let transfer = if over { self.remove(ticket)? } else { return None };
         let end = match (transfer.error, transfer.cut) {
             (Some(error), _) => TransferEnd::Errored(error),

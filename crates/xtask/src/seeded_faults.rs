@@ -1,21 +1,25 @@
-//! `cargo xtask seeded-faults`: puts one fault after the other into the core and sees whether the checks notice.
+//! `cargo xtask seeded-faults`: puts one fault after the other into core and planes and sees whether the checks notice.
 //!
-//! A special build of the core has the faults, and `KVPEER_FAULT` chooses one. A layer of checks catches a fault when it
-//! fails, or hangs, with it; without a fault every layer must pass. Every fault must be caught, and by at least two
-//! layers if it breaks one of the invariants I1 to I5.
+//! Special builds have the faults, and `KVPEER_FAULT` chooses one. A layer of checks catches a fault when it fails, or
+//! hangs, with it; without a fault every layer must pass. Every fault must be caught, and by at least two layers if it
+//! breaks one of the invariants I1 to I5.
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::Failure;
 use crate::cargo::{cargo, root};
+use crate::system::{self, Need};
+use crate::{Failure, Setup};
 
 #[derive(Args)]
 pub(crate) struct SeededFaultsArgs {
-    /// Only the hand-told scenarios: seconds instead of minutes, every fault must be caught by one of them or be listed
+    #[command(flatten)]
+    setup: Setup,
+    /// Only the faults of the core, and only the hand-told scenarios: each fault must be caught by one of them
     #[arg(long)]
     scenarios: bool,
     /// Only these faults, by name
@@ -26,9 +30,16 @@ pub(crate) struct SeededFaultsArgs {
 struct Layer {
     name: &'static str,
     package: &'static str,
-    /// What cargo builds for it, without running it.
+    /// What cargo builds for it, without running it: one program or several.
     build: &'static [&'static str],
     args: &'static [&'static str],
+}
+
+/// Where faults are seeded, and what looks for them.
+struct Place {
+    /// The package whose example `faults` lists them.
+    lists: &'static str,
+    layers: &'static [Layer],
 }
 
 const SCENARIOS: Layer = Layer {
@@ -37,22 +48,53 @@ const SCENARIOS: Layer = Layer {
     build: &["test", "--no-run", "--test", "scenarios"],
     args: &[],
 };
-const LAYERS: &[Layer] = &[
-    SCENARIOS,
-    Layer {
-        name: "random",
-        package: "kvpeer-tests",
-        build: &["test", "--no-run", "--test", "random"],
-        args: &[],
-    },
-    Layer {
-        name: "sim",
-        package: "kvpeer-sim",
-        build: &["test", "--no-run", "--release", "--test", "seeds"],
-        args: &[],
-    },
-    Layer { name: "model", package: "kvpeer-model", build: &["build", "--release"], args: &["quick"] },
-];
+const CORE: Place = Place {
+    lists: "kvpeer-tests",
+    layers: &[
+        SCENARIOS,
+        Layer {
+            name: "random",
+            package: "kvpeer-tests",
+            build: &["test", "--no-run", "--test", "random"],
+            args: &[],
+        },
+        Layer {
+            name: "sim",
+            package: "kvpeer-sim",
+            build: &["test", "--no-run", "--release", "--test", "seeds"],
+            args: &[],
+        },
+        Layer { name: "model", package: "kvpeer-model", build: &["build", "--release"], args: &["quick"] },
+        Layer {
+            name: "corpus",
+            package: "kvpeer-fuzzing",
+            build: &["test", "--no-run", "--release", "--test", "corpus"],
+            args: &[],
+        },
+    ],
+};
+const FABRIC: Place = Place {
+    lists: "kvpeer-fabric",
+    layers: &[
+        Layer { name: "unit", package: "kvpeer-fabric", build: &["test", "--no-run", "--lib"], args: &[] },
+        Layer {
+            name: "loopback",
+            package: "kvpeer-fabric",
+            build: &[
+                "test", "--no-run", "--test", "closing", "--test", "loopback", "--test", "refusals",
+                "--test", "stalling",
+            ],
+            args: &[],
+        },
+        Layer {
+            name: "attack",
+            package: "kvpeer-fabric",
+            build: &["test", "--no-run", "--test", "fence"],
+            args: &[],
+        },
+    ],
+};
+const CORE_BY_SCENARIOS: Place = Place { layers: &[SCENARIOS], ..CORE };
 
 /// A layer that runs longer than this with a fault in the core hangs because of it.
 const HANGS: Duration = Duration::from_secs(300);
@@ -82,49 +124,73 @@ enum Verdict {
 }
 
 pub(crate) fn run(args: &SeededFaultsArgs) -> Result<(), Failure> {
-    let layers: &[Layer] = if args.scenarios { &[SCENARIOS] } else { LAYERS };
-    let faults = chosen(list()?, &args.faults)?;
-    let mut programs = Vec::new();
-    for layer in layers {
-        programs.push(program(layer)?);
+    system::provide(&[Need::Libfabric], args.setup.policy())?;
+    let places: &[Place] = if args.scenarios { &[CORE_BY_SCENARIOS] } else { &[CORE, FABRIC] };
+    let mut listed = Vec::new();
+    for place in places {
+        listed.push(list(place)?);
     }
-    for (layer, program) in layers.iter().zip(&programs) {
-        if judge(layer, program, None)? != Verdict::Passed {
-            return Err(Failure::Told(format!("the {} layer does not pass without a fault", layer.name)));
+    refuse_unknown(&args.faults, &listed)?;
+    let (mut all, mut missed) = (0, Vec::new());
+    for (place, faults) in places.iter().zip(listed) {
+        let wanted = |fault: &Fault| args.faults.is_empty() || args.faults.contains(&fault.name);
+        let faults: Vec<Fault> = faults.into_iter().filter(wanted).collect();
+        if !faults.is_empty() {
+            all += faults.len();
+            missed.extend(try_out(place, &faults)?);
         }
     }
-    heading(layers);
-    let mut missed = Vec::new();
-    for fault in &faults {
-        let mut caught = 0;
-        print!("{:<26} {:<4}", fault.name, fault.breaks);
-        for (layer, program) in layers.iter().zip(&programs) {
-            let verdict = judge(layer, program, Some(fault))?;
-            caught += usize::from(verdict != Verdict::Passed);
-            print!(" {:<9}", word(verdict));
-        }
-        let enough = caught >= fault.demands(layers.len());
-        println!(" {}", if enough { "" } else { &fault.text });
-        if !enough {
-            missed.push(fault.name.as_str());
-        }
-    }
+    let (caught, asked) = (all - missed.len(), if args.scenarios { 1 } else { 2 });
     if missed.is_empty() {
-        println!("seeded faults ok: {} of {} caught by {} layers", faults.len(), faults.len(), layers.len());
+        println!(
+            "seeded faults ok: {all} of {all} caught, those that break I1 to I5 by at least {asked} layer(s)"
+        );
         Ok(())
     } else {
-        let (caught, all) = (faults.len() - missed.len(), faults.len());
+        let missed = missed.join(", ");
         Err(Failure::Told(format!(
-            "{caught} of {all} seeded faults caught; not, or not often enough: {}",
-            missed.join(", ")
+            "{caught} of {all} seeded faults caught; not, or by too few layers: {missed}"
         )))
     }
 }
 
-fn heading(layers: &[Layer]) {
+/// Tries the faults of a place, one line each. Answers those that too few layers caught.
+fn try_out(place: &Place, faults: &[Fault]) -> Result<Vec<String>, Failure> {
+    let mut layers = Vec::new();
+    for layer in place.layers {
+        println!("xtask: building the {} layer of {}", layer.name, layer.package);
+        let programs = programs(layer)?;
+        if judge(layer, &programs, None)? != Verdict::Passed {
+            return Err(Failure::Told(format!("the {} layer does not pass without a fault", layer.name)));
+        }
+        layers.push((layer, programs));
+    }
     print!("{:<26} {:<4}", "fault", "");
-    layers.iter().for_each(|layer| print!(" {:<9}", layer.name));
+    place.layers.iter().for_each(|layer| print!(" {:<9}", layer.name));
     println!();
+    let mut missed = Vec::new();
+    for fault in faults {
+        let mut caught = 0;
+        tell(&format!("{:<26} {:<4}", fault.name, fault.breaks));
+        for (layer, programs) in &layers {
+            let verdict = judge(layer, programs, Some(fault))?;
+            caught += usize::from(verdict != Verdict::Passed);
+            tell(&format!(" {:<9}", word(verdict)));
+        }
+        let enough = caught >= fault.demands(layers.len());
+        println!(" {}", if enough { "" } else { &fault.text });
+        if !enough {
+            missed.push(fault.name.clone());
+        }
+    }
+    Ok(missed)
+}
+
+/// A part of a line, seen at once: the next part can take minutes.
+fn tell(part: &str) {
+    print!("{part}");
+    // Nobody may be looking.
+    let _ = std::io::stdout().flush();
 }
 
 fn word(verdict: Verdict) -> &'static str {
@@ -135,15 +201,15 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The faults that the core knows.
-fn list() -> Result<Vec<Fault>, Failure> {
-    let mut command = cargo(&["run", "--quiet", "--package", "kvpeer-tests", "--features", "seeded-faults"]);
+/// The faults of a place.
+fn list(place: &Place) -> Result<Vec<Fault>, Failure> {
+    let mut command = cargo(&["run", "--quiet", "--package", place.lists, "--features", "seeded-faults"]);
     command.args(["--example", "faults"]).stderr(Stdio::inherit());
     let output = command.output().map_err(|error| Failure::Told(format!("cargo cannot be run: {error}")))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let faults: Vec<Fault> = text.lines().filter_map(fault).collect();
     if faults.is_empty() {
-        Err(Failure::Told("the special build lists no faults".to_owned()))
+        Err(Failure::Told(format!("the special build of {} lists no faults", place.lists)))
     } else {
         Ok(faults)
     }
@@ -154,16 +220,18 @@ fn fault(line: &str) -> Option<Fault> {
     Some(Fault { name: fields.next()?, breaks: fields.next()?, text: fields.next()? })
 }
 
-fn chosen(faults: Vec<Fault>, names: &[String]) -> Result<Vec<Fault>, Failure> {
-    if let Some(unknown) = names.iter().find(|name| !faults.iter().any(|fault| fault.name == **name)) {
-        let known: Vec<&str> = faults.iter().map(|fault| fault.name.as_str()).collect();
-        return Err(Failure::Told(format!("no fault is called {unknown}; there are: {}", known.join(", "))));
+fn refuse_unknown(names: &[String], listed: &[Vec<Fault>]) -> Result<(), Failure> {
+    let known: Vec<&str> = listed.iter().flatten().map(|fault| fault.name.as_str()).collect();
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(unknown) => {
+            Err(Failure::Told(format!("no fault is called {unknown}; there are: {}", known.join(", "))))
+        }
     }
-    Ok(faults.into_iter().filter(|fault| names.is_empty() || names.contains(&fault.name)).collect())
 }
 
-/// Builds a layer and says where cargo put its program.
-fn program(layer: &Layer) -> Result<PathBuf, Failure> {
+/// Builds a layer and says where cargo put its programs.
+fn programs(layer: &Layer) -> Result<Vec<PathBuf>, Failure> {
     let mut command = cargo(layer.build);
     command.args(["--package", layer.package, "--features", "seeded-faults", "--message-format", "json"]);
     let output = command.output().map_err(|error| Failure::Told(format!("cargo cannot be run: {error}")))?;
@@ -172,13 +240,25 @@ fn program(layer: &Layer) -> Result<PathBuf, Failure> {
         return Err(Failure::Told(format!("the {} layer does not build:\n{text}", layer.name)));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let path = text.lines().filter_map(|line| line.split_once("\"executable\":\"")?.1.split_once('"'));
-    path.map(|(path, _)| root().join(path))
-        .next_back()
-        .ok_or_else(|| Failure::Told(format!("cargo does not say where it put the {} layer", layer.name)))
+    let paths = text.lines().filter_map(|line| line.split_once("\"executable\":\"")?.1.split_once('"'));
+    let programs: Vec<PathBuf> = paths.map(|(path, _)| root().join(path)).collect();
+    if programs.is_empty() {
+        return Err(Failure::Told(format!("cargo does not say where it put the {} layer", layer.name)));
+    }
+    Ok(programs)
 }
 
-fn judge(layer: &Layer, program: &PathBuf, fault: Option<&Fault>) -> Result<Verdict, Failure> {
+fn judge(layer: &Layer, programs: &[PathBuf], fault: Option<&Fault>) -> Result<Verdict, Failure> {
+    for program in programs {
+        let verdict = run_one(layer, program, fault)?;
+        if verdict != Verdict::Passed {
+            return Ok(verdict);
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+fn run_one(layer: &Layer, program: &Path, fault: Option<&Fault>) -> Result<Verdict, Failure> {
     let mut command = Command::new(program);
     command.args(layer.args).current_dir(root().join("tests")).env_remove("KVPEER_FAULT");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -210,7 +290,7 @@ fn wait(child: &mut Child) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::{chosen, fault};
+    use super::{fault, refuse_unknown};
 
     #[test]
     fn a_line_of_the_list_is_a_fault() {
@@ -221,10 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused_and_the_known_ones_are_told() {
-        let faults = || vec![fault("one\tI7\t.").unwrap(), fault("two\tI9\t.").unwrap()];
-        assert_eq!(chosen(faults(), &["two".to_owned()]).map(|some| some.len()).ok(), Some(1));
-        assert_eq!(chosen(faults(), &[]).map(|all| all.len()).ok(), Some(2));
-        assert!(chosen(faults(), &["three".to_owned()]).is_err());
+    fn an_unknown_name_is_refused_and_a_known_one_may_be_of_any_place() {
+        let listed = [vec![fault("one\tI7\t.").unwrap()], vec![fault("two\tI9\t.").unwrap()]];
+        assert!(refuse_unknown(&["two".to_owned(), "one".to_owned()], &listed).is_ok());
+        assert!(refuse_unknown(&[], &listed).is_ok());
+        assert!(refuse_unknown(&["three".to_owned()], &listed).is_err());
     }
 }
