@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -79,7 +79,8 @@ fn describe(command: &Command) -> String {
         Some(format!("{}='{}'", name.to_string_lossy(), value?.to_string_lossy()))
     });
     let args = command.get_args().map(|arg| arg.to_string_lossy().into_owned());
-    env.chain(["cargo".to_owned()]).chain(args).collect::<Vec<_>>().join(" ")
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    env.chain([program.to_string_lossy().into_owned()]).chain(args).collect::<Vec<_>>().join(" ")
 }
 
 fn cannot_start(command: &Command, error: &std::io::Error) -> Failure {

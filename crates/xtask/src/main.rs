@@ -5,9 +5,11 @@
 
 mod cargo;
 mod check;
+mod ci;
 mod coverage;
 mod demo;
 mod fuzz;
+mod model;
 mod rules;
 mod seeded_faults;
 mod states;
@@ -41,10 +43,16 @@ enum Task {
     States(states::StatesArgs),
     /// Puts faults into the core, one at a time, and sees whether the checks notice
     SeededFaults(seeded_faults::SeededFaultsArgs),
+    /// Checks every interleaving of small worlds
+    Model(model::ModelArgs),
+    /// Tells a run of the model or of the simulator again, from its script
+    Replay(model::ReplayArgs),
     /// Fuzzes one target, or each for a moment, with AddressSanitizer
     Fuzz(fuzz::FuzzArgs),
     /// Format, lints and documentation, with every feature set that is shipped
     Check(check::CheckArgs),
+    /// All that a change must pass, or the long forms, too
+    Ci(ci::CiArgs),
 }
 
 /// What may be changed on this machine.
@@ -77,8 +85,11 @@ fn main() -> ExitCode {
         Task::Coverage(args) => coverage::run(&args),
         Task::States(args) => states::run(&args),
         Task::SeededFaults(args) => seeded_faults::run(&args),
+        Task::Model(args) => model::run(&args),
+        Task::Replay(args) => model::replay(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Check(args) => check::run(&args),
+        Task::Ci(args) => ci::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

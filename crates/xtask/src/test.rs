@@ -4,6 +4,7 @@ use clap::Args;
 
 use crate::cargo::{self, Tally, cargo};
 use crate::check::FACADE_FEATURES;
+use crate::model;
 use crate::system::{self, Need};
 use crate::{Failure, Setup};
 
@@ -44,13 +45,14 @@ pub(crate) fn run(args: &TestArgs) -> Result<(), Failure> {
     if passed == 0 { Err(Failure::Told("no test ran".to_owned())) } else { Ok(()) }
 }
 
-/// Unit, integration and documentation tests of every crate; then the facade's other feature sets.
+/// Unit, integration and documentation tests of every crate; then the facade's other feature sets, and the model's
+/// quick cases.
 fn suite(tally: &mut Tally) -> Result<(), Failure> {
     cargo::test(cargo(&["test", "--workspace"]), tally)?;
     for features in FACADE_FEATURES {
         cargo::test(cargo(&[&["test", "--package", "kvpeer"], *features].concat()), tally)?;
     }
-    Ok(())
+    model::quick()
 }
 
 fn asan(tally: &mut Tally) -> Result<(), Failure> {
