@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use kvpeer_core::Time;
+
 use crate::judge::Talk;
 use crate::names::{ConnKey, Process, Side};
 
@@ -27,6 +29,8 @@ pub(crate) struct End {
     pub(crate) heard: Milestones,
     /// The work that this end has asked the other for.
     pub(crate) talk: Talk,
+    /// When this end last heard anything, or was opened.
+    pub(crate) heard_at: Time,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -58,8 +62,9 @@ pub(crate) struct Milestones {
 }
 
 impl Conn {
-    pub(crate) fn new(key: ConnKey, acceptor: Process) -> Self {
+    pub(crate) fn new(key: ConnKey, acceptor: Process, now: Time) -> Self {
         let mut ends = [End::default(), End::default()];
+        ends.iter_mut().for_each(|end| end.heard_at = now);
         ends[Side::Dialler.at()].state = EndState::Open;
         Self { key, acceptor, cut: false, ends }
     }
@@ -84,6 +89,13 @@ impl Conn {
         let end = self.end_mut(side);
         end.state = EndState::Closed;
         end.queue.clear();
+    }
+
+    /// Whether an end has a session on it, for all that it knows.
+    pub(crate) fn is_up(&self, at: Side) -> bool {
+        let end = self.end(at);
+        let goodbye = end.said.goodbye || end.heard.goodbye;
+        end.state == EndState::Open && end.said.ack && end.heard.ack && !goodbye
     }
 
     pub(crate) fn is_gone(&self) -> bool {

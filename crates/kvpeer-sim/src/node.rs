@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kvpeer_core::{BlockIdx, Compatibility, Config, Endpoint, Epoch, Identity, JobId, ProbeId, Time};
 use kvpeer_wire::RegionInfo;
 
+use crate::judge::Known;
 use crate::names::{ConnKey, Process, RightKey, Side, Who};
 use crate::setup::{Ask, Setup};
 
@@ -63,6 +64,8 @@ pub(crate) struct Right {
     pub(crate) target: Option<Target>,
     /// Whether a WRITE of this link has ended in error.
     pub(crate) errored: bool,
+    /// Whether something has happened that ends its session in order.
+    pub(crate) closing: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -96,6 +99,7 @@ pub(crate) struct Book {
     pub(crate) stores: BTreeMap<JobId, Store>,
     /// Requests that were told to have failed, until the engine finishes them.
     pub(crate) failed: BTreeSet<u8>,
+    pub(crate) known: Known,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -184,6 +188,7 @@ impl Right {
             state: RightState::None,
             target: None,
             errored: false,
+            closing: false,
         }
     }
 

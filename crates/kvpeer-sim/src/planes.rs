@@ -7,7 +7,7 @@ use kvpeer_wire::Key;
 
 use crate::control::EndState;
 use crate::effects::Effects;
-use crate::judge::Promise;
+use crate::judge::{Cause, Promise};
 use crate::names::{RightKey, Who, WriteKey, keys_buf, request_id};
 use crate::node::{Cell, Load, LoadState, Probe, RightState, Target};
 use crate::observe::Before;
@@ -219,9 +219,15 @@ impl World {
     pub(crate) fn wish(&mut self, who: Who, wish: &Wish, log: &mut Log) {
         match wish {
             Wish::Consume { request, source, supply } => {
+                let source_of = *source;
                 let (source, address) = (source.peer(), source.to_string());
                 let part = Part::Consume { source: source.as_name(), address: &address, supply: *supply };
-                self.command(who, Command::Open { request: request_id(*request).as_name(), part }, log);
+                let name = request_id(*request);
+                let open = Command::Open { request: name.as_name(), part };
+                if self.command(who, open, log) {
+                    let known = &mut self.edit(who).book.known;
+                    known.sources.entry(*request).or_insert(source_of);
+                }
             }
             Wish::Produce { request, consumer } => {
                 let consumer = consumer.map(Who::peer);
@@ -268,13 +274,18 @@ impl World {
             }
             Wish::Finish { request, role } => {
                 if *role != kvpeer_core::Role::Producer {
+                    self.forget_answers(who, *request);
                     let book = &mut self.edit(who).book;
+                    book.known.sources.remove(request);
                     book.failed.remove(request);
                     let loads = book.loads.values_mut();
                     loads.filter(|load| load.request == *request).for_each(|load| load.unwanted = true);
                 }
-                let request = request_id(*request);
-                self.command(who, Command::Finish { request: request.as_name(), role: *role }, log);
+                let name = request_id(*request);
+                self.command(who, Command::Finish { request: name.as_name(), role: *role }, log);
+                if *role != kvpeer_core::Role::Consumer {
+                    self.judge_finished(who, *request);
+                }
             }
             Wish::Abort { job } => {
                 if let Some(load) = self.edit(who).book.loads.get_mut(job) {
@@ -292,21 +303,39 @@ impl World {
             }
             Wish::Close { peer } => {
                 self.disturbed = true;
-                self.command(who, Command::ClosePeer { peer: peer.peer().as_name() }, log);
+                if self.command(who, Command::ClosePeer { peer: peer.peer().as_name() }, log) {
+                    self.closing(who, |other| other == *peer);
+                }
             }
             Wish::Shutdown { within } => {
                 self.disturbed = true;
                 let within = std::time::Duration::from_secs(*within);
-                self.command(who, Command::Shutdown { within }, log);
+                if self.command(who, Command::Shutdown { within }, log) {
+                    self.closing(who, |_| true);
+                }
             }
         }
     }
 
-    fn look_up(&mut self, who: Who, request: u8, key: u8, log: &mut Log) -> LookupState {
+    /// The sessions with these peers end.
+    fn closing(&mut self, who: Who, of: impl Fn(Who) -> bool) {
+        let conns = &self.conns;
+        let rights = self.nodes[usize::from(who.0)].edit().rights.values_mut();
+        for right in rights {
+            let conn = conns.get(&right.conn);
+            let ends = conn.is_some_and(|conn| {
+                of(conn.process(right.side.other()).who) && conn.end(right.side).state == EndState::Open
+            });
+            right.closing |= ends;
+        }
+    }
+
+    fn look_up(&mut self, who: Who, request: u8, number: u8, log: &mut Log) -> LookupState {
         let now = self.now;
         let name = request_id(request);
-        let Ok(key) = Key::new(std::slice::from_ref(&key)) else { return LookupState::Miss };
+        let Ok(key) = Key::new(std::slice::from_ref(&number)) else { return LookupState::Miss };
         let found = self.edit(who).endpoint.lookup(now, name.as_name(), key);
+        self.judge_lookup(who, request, number, found);
         if found == LookupState::Hit {
             log.see(Seen::Hit);
         }
@@ -334,6 +363,9 @@ impl World {
         let (name, keys) = (request_id(request), keys_buf(keys));
         let command = Command::Load { job, request: name.as_name(), keys: keys.as_keys(), blocks };
         let accepted = self.command(who, command, log);
+        if accepted && !blocks.is_empty() {
+            self.forget_answers(who, request);
+        }
         if accepted && !free {
             let how = format!("{who} takes load {} into blocks {blocks:?}, which another load holds", job.0);
             self.fail(Promise::NoLateWrite, how);
@@ -407,6 +439,7 @@ impl World {
             return false;
         }
         Before::of(&before, log).after(&self.node(who).endpoint, log);
+        self.judge_call(who, Cause::Wish, &effects);
         self.carry_out(who, effects, log);
         true
     }

@@ -8,7 +8,7 @@ use kvpeer_wire::{Decoded, Limits as WireLimits, Msg};
 
 use crate::control::{Conn, EndState};
 use crate::effects::{Effect, Effects, News};
-use crate::judge::{Broken, Promise};
+use crate::judge::{Broken, Cause, Promise};
 use crate::names::{ConnKey, Process, Side, Who, WriteKey};
 use crate::node::{Alive, Node, Right};
 use crate::observe::Before;
@@ -127,6 +127,7 @@ impl World {
                 if self.node(*who).next_deadline().is_some_and(|next| next.at <= self.now) {
                     self.fail(Promise::Bounded, "a tick leaves its deadline due".to_owned());
                 }
+                self.judge_silence(*who);
             }
             Step::Time => self.now = self.next_deadline().unwrap_or(self.now),
             Step::Wait(micros) => {
@@ -166,7 +167,11 @@ impl World {
                 }
             }
             Step::PeerFault(right) => {
-                self.handle(right.owner.who, Input::PeerFault { epoch: right.epoch }, log);
+                let who = right.owner.who;
+                self.handle(who, Input::PeerFault { epoch: right.epoch }, log);
+                if let Some(right) = self.edit(who).rights.get_mut(&right.epoch) {
+                    right.closing = true;
+                }
             }
             Step::Crash(who) => self.crash(*who),
             Step::Restart(who) => {
@@ -182,7 +187,7 @@ impl World {
         let Some(dial) = self.edit(who).dials.remove(&key.epoch) else { return };
         if up {
             let acceptor = self.node(dial.to).process;
-            self.conns.insert(key, Shared::new(Conn::new(key, acceptor)));
+            self.conns.insert(key, Shared::new(Conn::new(key, acceptor, self.now)));
             let origin = Origin::Dialed(key.epoch);
             self.handle(who, Input::Connected { conn: key.id(Side::Dialler), origin }, log);
         } else if !dial.cancelled {
@@ -193,7 +198,8 @@ impl World {
     fn accept(&mut self, key: ConnKey, log: &mut Log) {
         let Some(conn) = self.conns.get_mut(&key) else { return };
         let acceptor = conn.acceptor.who;
-        conn.edit().end_mut(Side::Acceptor).state = EndState::Open;
+        let end = conn.edit().end_mut(Side::Acceptor);
+        (end.state, end.heard_at) = (EndState::Open, self.now);
         let conn = key.id(Side::Acceptor);
         self.handle(acceptor, Input::Connected { conn, origin: Origin::Accepted }, log);
     }
@@ -201,7 +207,9 @@ impl World {
     fn deliver(&mut self, key: ConnKey, to: Side, log: &mut Log) {
         let Some(conn) = self.conns.get_mut(&key) else { return };
         let who = conn.process(to).who;
-        let Some(frame) = conn.edit().end_mut(to).queue.pop_front() else { return };
+        let end = conn.edit().end_mut(to);
+        end.heard_at = self.now;
+        let Some(frame) = end.queue.pop_front() else { return };
         let Some(msg) = decode(&frame) else {
             return self.fail(Promise::Law, "a frame of the core cannot be read".to_owned());
         };
@@ -235,9 +243,16 @@ impl World {
     pub(crate) fn handle(&mut self, who: Who, input: Input<'_>, log: &mut Log) -> Vec<News> {
         let now = self.now;
         let before = Before::of(&self.node(who).endpoint, log);
+        let cause = Cause::of(&input);
         let mut effects = Effects::default();
         self.edit(who).endpoint.handle(now, input, &mut effects);
         before.after(&self.node(who).endpoint, log);
+        self.judge_call(who, cause, &effects);
+        if let Input::Message { conn, msg: Msg::Connect(connect) } = input
+            && let (conn, Side::Acceptor) = ConnKey::of(conn)
+        {
+            self.judge_introduction(who, conn, &connect, &effects);
+        }
         self.carry_out(who, effects, log)
     }
 

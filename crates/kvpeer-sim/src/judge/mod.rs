@@ -1,5 +1,7 @@
 //! Knows the promises (`docs/protocol.md`, I1 to I9), not how an endpoint keeps them.
 
+mod calls;
+mod known;
 mod results;
 mod talk;
 mod work;
@@ -12,6 +14,8 @@ use crate::names::Who;
 use crate::node::RightState;
 use crate::seen::{Log, Seen};
 use crate::world::World;
+pub(crate) use calls::Cause;
+pub(crate) use known::Known;
 pub(crate) use talk::Talk;
 
 /// What a world can break.

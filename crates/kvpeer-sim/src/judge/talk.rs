@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kvpeer_core::JobId;
-use kvpeer_wire::{Msg, Outcome};
+use kvpeer_wire::{Msg, Outcome, Supply};
 
 use super::Promise;
+use super::known::Asked;
 use crate::control::EndState;
 use crate::effects::News;
 use crate::names::{ConnKey, RoundKey, Side, Who, keys_of, request_of};
@@ -22,8 +23,8 @@ pub(crate) struct Talk {
     pub(crate) rounds: BTreeMap<RoundKey, Round>,
     /// Acks that an abort of an unknown round must bring at once.
     owed: Vec<RoundKey>,
-    /// By lookup id: the number of its keys, and of those that are answered.
-    lookups: BTreeMap<u64, (u32, u32)>,
+    /// By lookup id.
+    lookups: BTreeMap<u64, Asked>,
 }
 
 /// A fetched round whose end has not arrived.
@@ -36,6 +37,9 @@ pub(crate) struct Round {
     pub(crate) sources: Vec<Option<JobId>>,
     pub(crate) stage: Stage,
     abort_sent: bool,
+    supply: Supply,
+    /// How much of it waited for supply when the producer last spoke of it.
+    pub(crate) parked: Option<u32>,
     /// One of its WRITEs has ended in error.
     errored: bool,
 }
@@ -56,6 +60,15 @@ fn demand(holds: bool, promise: Promise, how: &str) -> Verdict {
 }
 
 impl Talk {
+    pub(crate) fn lookup(&self, id: u64) -> Option<&Asked> {
+        self.lookups.get(&id)
+    }
+
+    pub(crate) fn close_lookups(&mut self, request: u8) {
+        let asked = self.lookups.values_mut();
+        asked.filter(|asked| asked.request == request).for_each(|asked| asked.open = false);
+    }
+
     pub(crate) fn errored(&mut self, round: RoundKey) {
         if let Some(round) = self.rounds.get_mut(&round) {
             round.errored = true;
@@ -154,6 +167,8 @@ impl World {
                     dst: fetch.demand.blocks().iter().collect(),
                     stage: Stage::Sent,
                     abort_sent: false,
+                    supply: fetch.supply,
+                    parked: None,
                     errored: false,
                 };
                 talk.rounds.insert(key(fetch.request, fetch.round), round);
@@ -168,8 +183,13 @@ impl World {
             (Msg::Lookup(lookup), _) => {
                 let used = talk.fetched.contains(&lookup.round.0);
                 demand(!used, Promise::RoundIsolation, "the round's fetch was sent")?;
-                let len = u32::try_from(lookup.keys.len()).unwrap_or(u32::MAX);
-                let fresh = talk.lookups.insert(lookup.lookup_id.0, (len, 0)).is_none();
+                let asked = Asked {
+                    request: request_of(lookup.request).unwrap_or(u8::MAX),
+                    keys: keys_of(lookup.keys),
+                    answered: 0,
+                    open: true,
+                };
+                let fresh = talk.lookups.insert(lookup.lookup_id.0, asked).is_none();
                 demand(fresh, Promise::RoundIsolation, "the lookup id was used before")?;
             }
             (
@@ -195,19 +215,26 @@ impl World {
         match msg {
             Msg::LookupResp(resp) => {
                 let talk = self.talk(conn, side.other());
-                let Some((len, answered)) = talk.and_then(|talk| talk.lookups.get_mut(&resp.lookup_id.0))
-                else {
+                let Some(asked) = talk.and_then(|talk| talk.lookups.get_mut(&resp.lookup_id.0)) else {
                     return demand(false, Promise::Law, "no such lookup");
                 };
-                demand(resp.offset == *answered, Promise::Law, "out of order, or a second time")?;
-                *answered += resp.hits.len();
-                demand(answered <= len, Promise::Law, "more answers than keys")
+                demand(resp.offset == asked.answered, Promise::Law, "out of order, or a second time")?;
+                asked.answered += resp.hits.len();
+                let within =
+                    usize::try_from(asked.answered).is_ok_and(|answered| answered <= asked.keys.len());
+                demand(within, Promise::Law, "more answers than keys")
             }
             Msg::FetchProgress(progress) => {
                 let round = key(progress.request, progress.round);
                 let talk = self.talk(conn, side.other());
-                let stage = talk.and_then(|talk| talk.rounds.get(&round)).map(|round| round.stage);
-                demand(stage == Some(Stage::Live), Promise::Law, "the round is not live")
+                let live = talk.and_then(|talk| talk.rounds.get_mut(&round));
+                let Some(live) = live.filter(|round| round.stage == Stage::Live) else {
+                    return demand(false, Promise::Law, "the round is not live");
+                };
+                live.parked = Some(progress.parked);
+                let supply = live.supply;
+                let alone = supply == Supply::Pinned || !self.is_bound_elsewhere(who, conn, round.request);
+                demand(alone, Promise::Law, "the request is bound to another peer (PD-12)")
             }
             Msg::TransferDone(done) => {
                 let id = key(done.request, done.round);
@@ -279,6 +306,43 @@ impl World {
         writes.any(|write| (write.conn, write.side, write.round) == (conn, side, round) && write.reads())
     }
 
+    /// Whether demand for this request waits on another connection: its peer is the one that the request is bound to.
+    fn is_bound_elsewhere(&self, who: Who, conn: ConnKey, request: u8) -> bool {
+        let process = self.node(who).process;
+        self.conns.iter().filter(|(key, _)| **key != conn).any(|(_, other)| {
+            Side::BOTH.into_iter().any(|side| {
+                let mut rounds = other.end(side.other()).talk.rounds.iter();
+                let ours = other.process(side) == process && other.end(side).state == EndState::Open;
+                ours && rounds.any(|(key, round)| {
+                    let waits = round.stage == Stage::Live && round.parked.is_some_and(|parked| parked > 0);
+                    key.request == request && round.supply == Supply::Await && waits
+                })
+            })
+        })
+    }
+
+    /// The producer has finished a request: demand that nothing was stored for is told so at once, unless its round
+    /// has WRITEs out (PD-9).
+    pub(crate) fn judge_finished(&mut self, who: Who, request: u8) {
+        let process = self.node(who).process;
+        let left = self.conns.iter().find_map(|(key, conn)| {
+            Side::BOTH.into_iter().find_map(|side| {
+                let ours = conn.process(side) == process && conn.is_up(side);
+                let mut rounds = conn.end(side.other()).talk.rounds.iter().filter(|_| ours);
+                let waits = rounds.find(|(id, round)| {
+                    let unmet = round.stage == Stage::Live && round.parked.is_some_and(|parked| parked > 0);
+                    id.request == request && unmet && !self.is_read(*key, side, **id)
+                });
+                waits.map(|(id, _)| (*key, id.round))
+            })
+        });
+        if let Some((conn, round)) = left {
+            let how =
+                format!("{who} finishes request {request}, but round {round} on {conn} goes on waiting");
+            self.fail(Promise::Bounded, how);
+        }
+    }
+
     fn deliver_blocks(&mut self, who: Who, round: &Round, landed: &[bool]) {
         let stores = &mut self.edit(who).book.stores;
         for job in round.sources.iter().zip(landed).filter(|(_, landed)| **landed).filter_map(|(job, _)| *job)
@@ -323,7 +387,9 @@ impl World {
                 let talk = self.talk(conn, to.other())?;
                 match talk.rounds.get_mut(&id).map(|round| &mut round.stage) {
                     Some(stage @ Stage::Live) => *stage = Stage::Aborted,
-                    Some(Stage::Sent | Stage::Aborted | Stage::Ended) | None => talk.owed.push(id),
+                    // MSG-19: its one ack is still to come.
+                    Some(Stage::Aborted) => {}
+                    Some(Stage::Sent | Stage::Ended) | None => talk.owed.push(id),
                 }
                 None
             }
@@ -335,6 +401,10 @@ impl World {
                 let id = key(ack.request, ack.round);
                 self.talk(conn, to)?.rounds.remove(&id).map(|round| round.job)
             }
+            Msg::LookupResp(resp) => {
+                self.learn(conn, to, resp);
+                None
+            }
             Msg::Connect(_)
             | Msg::ConnectAck(_)
             | Msg::Reject(_)
@@ -342,7 +412,6 @@ impl World {
             | Msg::Ping(_)
             | Msg::Pong(_)
             | Msg::Lookup(_)
-            | Msg::LookupResp(_)
             | Msg::FetchProgress(_)
             | Msg::Release(_) => None,
         }

@@ -29,6 +29,8 @@ impl World {
         let right = node.rights.get(&xfer.epoch).ok_or_else(|| none("a right"))?;
         let open = right.state == RightState::Open && !right.asked.contains(&Ask::Close);
         demand(open, Promise::Gate, "WRITEs without an open right")?;
+        demand(!right.closing, Promise::Gate, "WRITEs although its session is ending (END-1)")?;
+        demand(!right.errored, Promise::Gate, "WRITEs after a WRITE has failed")?;
         let target = right.target.ok_or_else(|| none("a registered peer"))?;
         demand(target.registered, Promise::Gate, "WRITEs to a peer that is not registered")?;
         let (key, side) = (right.conn, right.side);

@@ -5,7 +5,7 @@ use kvpeer_wire::Supply;
 
 use super::Dice;
 use crate::names::Who;
-use crate::node::Node;
+use crate::node::{LoadState, Node};
 use crate::step::Step;
 use crate::wish::Wish;
 use crate::world::World;
@@ -124,6 +124,11 @@ fn one_of<'a>(jobs: impl Iterator<Item = &'a JobId>, dice: &mut Dice) -> Option<
 fn free(node: &Node, dice: &mut Dice, count: usize) -> Option<Vec<BlockIdx>> {
     let all = FIRST_FREE..u32::try_from(node.cells.len()).unwrap_or(0);
     let careless = dice.one_in(30);
+    let held = node.book.loads.values().find(|load| load.state == LoadState::Quarantined);
+    if let Some(held) = held.filter(|_| dice.one_in(6)) {
+        // Blocks that are not free: the endpoint must refuse.
+        return Some(held.blocks.iter().copied().cycle().take(count).collect());
+    }
     let is_free =
         |block: &BlockIdx| careless || (node.book.pins(*block) == 0 && node.book.holder(*block).is_none());
     let free: Vec<BlockIdx> = all.filter(is_free).take(count).collect();
