@@ -19,7 +19,7 @@ fn main() -> ExitCode {
             println!(
                 "cargo::error=kvpeer's RMA data plane needs the headers of libfabric >= 1.17 ({found}). Install \
                  them with `apt-get install libfabric-dev pkg-config`, or build kvpeer without this plane: \
-                 `cargo build --no-default-features`."
+                 `cargo build --package kvpeer --no-default-features`."
             );
             return ExitCode::FAILURE;
         }

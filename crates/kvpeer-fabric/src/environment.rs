@@ -6,10 +6,12 @@ use crate::provider::version;
 /// the first call into this crate.
 ///
 /// libfabric reads them once, in its first `fi_getinfo`. Measured with 1.17: 128 `tcp` rights cost 18.9 s and
-/// 8.9 GB with the defaults, and 0.2-0.3 s and 138 MB with the first two set (libfabric 2.x needs neither). The
-/// third makes it look after connection requests every millisecond instead of every ten, during which a waiting
-/// request keeps [`prepare_wait`](crate::Fabric::prepare_wait) answering "not now". The last two keep the psm libraries, which some distributions' libfabric pulls in, from replacing the
-/// program's SIGSEGV handling.
+/// 8.9 GB with the defaults, and 0.2-0.3 s and 138 to 634 MB (two machines) with the first two set (libfabric 2.x
+/// needs neither). Peers on 1.17 must agree on these two: one with and one without can shake hands, but their
+/// WRITEs do not arrive. The third makes it look after connection requests every millisecond instead of every ten,
+/// during which a waiting request keeps [`prepare_wait`](crate::Fabric::prepare_wait) answering "not now". The last
+/// two keep the psm libraries, which some distributions' libfabric pulls in, from replacing the program's SIGSEGV
+/// handling.
 pub const RECOMMENDED_ENV: &[(&str, &str)] = &[
     ("FI_OFI_RXM_BUFFER_SIZE", "256"),
     ("FI_OFI_RXM_MSG_RX_SIZE", "16"),
