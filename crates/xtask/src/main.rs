@@ -3,6 +3,7 @@
 //! Needs Rust and a C compiler. What else the work needs is looked for and, where the machine has apt,
 //! installed; it is said before anything is changed.
 
+mod bench;
 mod cargo;
 mod check;
 mod ci;
@@ -41,6 +42,8 @@ enum Task {
     Coverage(coverage::CoverageArgs),
     /// Draws the core's state machines, as the stories take them
     States(states::StatesArgs),
+    /// Measures kvpeer beside its yardsticks, and writes target/bench/report.json and report.html
+    Bench(bench::BenchArgs),
     /// Puts faults into the core, one at a time, and sees whether the checks notice
     SeededFaults(seeded_faults::SeededFaultsArgs),
     /// Checks every interleaving of small worlds
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Rules(args) => rules::run(&args),
         Task::Coverage(args) => coverage::run(&args),
+        Task::Bench(args) => bench::run(&args),
         Task::States(args) => states::run(&args),
         Task::SeededFaults(args) => seeded_faults::run(&args),
         Task::Model(args) => model::run(&args),
