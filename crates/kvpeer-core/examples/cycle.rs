@@ -159,17 +159,17 @@ fn main() {
     let request = RequestName::new("r").expect("a name");
     let source = PeerName::new("b:1").expect("a name");
     let part = Part::Consume { source, address: "b:1", supply: Supply::Pinned };
+    let mut known = Vec::new();
     let begun = Instant::now();
     for cycle in 0..cycles {
         pair.command(0, Command::Open { request, part });
         let now = pair.time();
-        for key in keys.as_keys().iter() {
-            pair.nodes[0].lookup(now, request, key);
-        }
+        known.clear();
+        pair.nodes[0].lookup_many(now, request, keys.as_keys(), &mut known);
         pair.command(0, Command::FlushLookups);
-        for key in keys.as_keys().iter() {
-            assert_eq!(pair.nodes[0].lookup(now, request, key), LookupState::Hit);
-        }
+        known.clear();
+        pair.nodes[0].lookup_many(now, request, keys.as_keys(), &mut known);
+        assert!(known.iter().all(|state| *state == LookupState::Hit), "every key is a hit");
         let job = JobId(u64::from(cycle));
         pair.command(0, Command::Load { job, request, keys: keys.as_keys(), blocks: &blocks });
         pair.command(0, Command::Finish { request, role: Role::Consumer });

@@ -1,16 +1,14 @@
 //! Finds keys in a run of them, in constant time.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use kvpeer_wire::{Key, Keys};
 
-use crate::KeyBuf;
-
 /// Maps keys to their positions in a run that its owner keeps and passes to every call.
 ///
-/// Keys are hashes, so a part of their bytes serves as their hash; the table is a function of the keys and the order
-/// in which they came, nothing else. Keys that were made to collide cost a peer nothing more than an ordered map.
+/// Keys are hashes, so a part of their bytes serves as their hash; the table is a function of the keys and of how they
+/// came, nothing else. Keys that were made to collide are searched in their order instead: a run of
+/// them costs a sort, and no more memory than any other ([`MOST_PER_KEY`]).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct KeyMap(Table);
 
@@ -18,9 +16,12 @@ pub(crate) struct KeyMap(Table);
 enum Table {
     /// Open addressing: a slot is empty (0), or half a hash above a position counted from 1. At most half full.
     Hashed { slots: Vec<u64>, len: usize },
-    /// After too many collisions.
-    Ordered(BTreeMap<KeyBuf, u32>),
+    /// After too many collisions: positions in the order of their keys.
+    Ordered(Vec<u32>),
 }
+
+/// The most that a map takes for one of its keys, in bytes, beside [`FEWEST_SLOTS`].
+pub(crate) const MOST_PER_KEY: usize = 4 * size_of::<u64>();
 
 /// How far from its place a key may lie before the table gives up on hashing.
 const LONGEST_WALK: usize = 256;
@@ -38,46 +39,55 @@ enum Walk {
 }
 
 impl KeyMap {
-    pub(crate) fn with_room_for(keys: usize) -> Self {
-        let slots = (keys.saturating_mul(2)).next_power_of_two().max(FEWEST_SLOTS);
-        Self(Table::Hashed { slots: alloc::vec![0; slots], len: 0 })
-    }
-
     /// Maps every key of a run: one allocation, whatever their number.
     pub(crate) fn build(keys: Keys<'_>) -> Result<Self, Doubled> {
-        let mut map = Self::with_room_for(keys.len());
+        let mut slots = free_slots(keys.len());
         for (at, key) in (0u32..).zip(keys.iter()) {
-            if map.insert(keys, key, at).is_some() {
-                return Err(Doubled);
+            let hash = hash(key);
+            match walk(&slots, keys, key, hash) {
+                Walk::At(_) => return Err(Doubled),
+                Walk::Free(place) => take(&mut slots, place, hash, at),
+                Walk::TooLong => return Self::sorted(keys),
             }
         }
-        Ok(map)
+        Ok(Self(Table::Hashed { slots, len: keys.len() }))
     }
 
-    /// Maps `key`, which lies at `at` in `keys`. If it is mapped already, nothing changes and its place is returned.
+    fn sorted(keys: Keys<'_>) -> Result<Self, Doubled> {
+        let key = |at: &u32| keys.get(*at as usize);
+        let mut order: Vec<u32> = (0u32..).take(keys.len()).collect();
+        order.sort_unstable_by_key(key);
+        let doubled = order.array_windows().any(|[a, b]| key(a) == key(b));
+        if doubled { Err(Doubled) } else { Ok(Self(Table::Ordered(order))) }
+    }
+
+    /// Maps `key` to `at`. If it is mapped already, nothing changes and its place in `keys` is returned.
+    #[inline]
     pub(crate) fn insert(&mut self, keys: Keys<'_>, key: Key<'_>, at: u32) -> Option<u32> {
-        self.make_room(keys);
+        if let Table::Hashed { slots, len } = &self.0
+            && (len + 1) * 2 > slots.len()
+        {
+            self.0 = grown(slots, *len, keys);
+        }
         match &mut self.0 {
             Table::Hashed { slots, len } => {
                 let hash = hash(key);
                 match walk(slots, keys, key, hash) {
                     Walk::At(found) => return Some(found),
                     Walk::Free(place) => {
-                        if let Some(slot) = slots.get_mut(place) {
-                            *slot = pack(hash, at);
-                            *len += 1;
-                        }
+                        take(slots, place, hash, at);
+                        *len += 1;
                         return None;
                     }
                     Walk::TooLong => {}
                 }
-                self.0 = Table::Ordered(ordered(slots, keys));
+                self.0 = ordered(slots, keys);
                 self.insert(keys, key, at)
             }
-            Table::Ordered(map) => match map.get(&KeyBuf::from(key)) {
-                Some(found) => Some(*found),
-                None => {
-                    map.insert(KeyBuf::from(key), at);
+            Table::Ordered(order) => match search(order, keys, key) {
+                Ok(place) => order.get(place).copied(),
+                Err(place) => {
+                    order.insert(place, at);
                     None
                 }
             },
@@ -85,28 +95,15 @@ impl KeyMap {
     }
 
     /// Where in `keys` the key lies, if it was mapped.
+    #[inline]
     pub(crate) fn find(&self, keys: Keys<'_>, key: Key<'_>) -> Option<u32> {
         match &self.0 {
             Table::Hashed { slots, .. } => match walk(slots, keys, key, hash(key)) {
                 Walk::At(found) => Some(found),
                 Walk::Free(_) | Walk::TooLong => None,
             },
-            Table::Ordered(map) => map.get(&KeyBuf::from(key)).copied(),
+            Table::Ordered(order) => order.get(search(order, keys, key).ok()?).copied(),
         }
-    }
-
-    fn make_room(&mut self, keys: Keys<'_>) {
-        let Table::Hashed { slots, len } = &self.0 else { return };
-        if (len + 1) * 2 <= slots.len() {
-            return;
-        }
-        let mut grown = Self::with_room_for(slots.len());
-        for at in positions(slots) {
-            if let Some(key) = keys.get(at as usize) {
-                grown.insert(keys, key, at);
-            }
-        }
-        *self = grown;
     }
 }
 
@@ -116,27 +113,36 @@ impl Default for KeyMap {
     }
 }
 
+#[inline]
 fn walk(slots: &[u64], keys: Keys<'_>, key: Key<'_>, hash: u64) -> Walk {
     let mask = slots.len().wrapping_sub(1);
-    let start = hash as usize;
-    for step in 0..LONGEST_WALK {
-        let place = start.wrapping_add(step) & mask;
-        match slots.get(place) {
-            Some(0) | None => return Walk::Free(place),
-            Some(slot) if slot >> 32 == hash >> 32 => {
-                let at = position(*slot);
-                if keys.get(at as usize) == Some(key) {
-                    return Walk::At(at);
-                }
-            }
-            Some(_) => {}
+    let mut place = hash as usize & mask;
+    for _ in 0..LONGEST_WALK {
+        let slot = slots.get(place).copied().unwrap_or(0);
+        if slot == 0 {
+            return Walk::Free(place);
         }
+        if (slot ^ hash) >> 32 == 0 {
+            let at = position(slot);
+            if keys.get(at as usize) == Some(key) {
+                return Walk::At(at);
+            }
+        }
+        place = (place + 1) & mask;
     }
     Walk::TooLong
 }
 
-fn pack(hash: u64, at: u32) -> u64 {
-    (hash >> 32 << 32) | u64::from(at.saturating_add(1))
+/// At least twice as many as there are keys, so that walks are short.
+fn free_slots(keys: usize) -> Vec<u64> {
+    alloc::vec![0; keys.saturating_mul(2).next_power_of_two().max(FEWEST_SLOTS)]
+}
+
+#[inline]
+fn take(slots: &mut [u64], place: usize, hash: u64, at: u32) {
+    if let Some(slot) = slots.get_mut(place) {
+        *slot = (hash >> 32 << 32) | u64::from(at.saturating_add(1));
+    }
 }
 
 fn position(slot: u64) -> u32 {
@@ -147,11 +153,36 @@ fn positions(slots: &[u64]) -> impl Iterator<Item = u32> {
     slots.iter().filter(|slot| **slot != 0).map(|slot| position(*slot))
 }
 
-fn ordered(slots: &[u64], keys: Keys<'_>) -> BTreeMap<KeyBuf, u32> {
-    positions(slots).filter_map(|at| Some((KeyBuf::from(keys.get(at as usize)?), at))).collect()
+/// The same keys in a table with room for more.
+#[cold]
+fn grown(before: &[u64], len: usize, keys: Keys<'_>) -> Table {
+    let mut slots = free_slots(len + 1);
+    for at in positions(before) {
+        let Some(key) = keys.get(at as usize) else { continue };
+        let hash = hash(key);
+        match walk(&slots, keys, key, hash) {
+            Walk::Free(place) => take(&mut slots, place, hash, at),
+            Walk::At(_) => {}
+            Walk::TooLong => return ordered(before, keys),
+        }
+    }
+    Table::Hashed { slots, len }
+}
+
+/// Gives up on hashing.
+#[cold]
+fn ordered(slots: &[u64], keys: Keys<'_>) -> Table {
+    let mut order: Vec<u32> = positions(slots).collect();
+    order.sort_unstable_by_key(|at| keys.get(*at as usize));
+    Table::Ordered(order)
+}
+
+fn search(order: &[u32], keys: Keys<'_>, key: Key<'_>) -> Result<usize, usize> {
+    order.binary_search_by_key(&Some(key), |at| keys.get(*at as usize))
 }
 
 /// The first and the last eight bytes, mixed: a hash chain differs in the first, its groups in the last.
+#[inline]
 fn hash(key: Key<'_>) -> u64 {
     let bytes = key.as_bytes();
     let (first, last) = match (bytes.first_chunk(), bytes.last_chunk()) {
@@ -168,9 +199,9 @@ fn hash(key: Key<'_>) -> u64 {
 mod tests {
     use alloc::vec::Vec;
 
-    use kvpeer_wire::{Key, KeysBuf};
+    use kvpeer_wire::{Key, KeyBuf, KeysBuf};
 
-    use super::{Doubled, KeyMap, Table, hash};
+    use super::{Doubled, FEWEST_SLOTS, KeyMap, MOST_PER_KEY, Table, hash};
 
     fn run(keys: &[&[u8]]) -> KeysBuf {
         keys.iter().map(|key| Key::new(key).unwrap()).collect()
@@ -209,23 +240,55 @@ mod tests {
         assert_eq!(map.insert(all, Key::new(&7u32.to_be_bytes()).unwrap(), 2000), Some(7));
     }
 
+    /// Keys that are equal in the bytes that are hashed, and different in between.
+    fn colliding(count: u16) -> KeysBuf {
+        let mut key = [7; 36];
+        let keys = (0..count).map(|n| {
+            key[16..18].copy_from_slice(&n.to_be_bytes());
+            KeyBuf::from(Key::new(&key).unwrap())
+        });
+        let keys: Vec<KeyBuf> = keys.collect();
+        keys.iter().rev().map(KeyBuf::as_key).collect()
+    }
+
     #[test]
     fn keys_made_to_collide_are_found_all_the_same() {
-        // Equal in the bytes that are hashed, different in between.
-        let colliding: Vec<[u8; 36]> = (0..300u16)
-            .map(|n| {
-                let mut key = [7; 36];
-                key[16..18].copy_from_slice(&n.to_le_bytes());
-                key
-            })
-            .collect();
-        let keys: KeysBuf = colliding.iter().map(|key| Key::new(key).unwrap()).collect();
+        let keys = colliding(300);
         let all = keys.as_keys();
         assert!(all.iter().all(|key| hash(key) == hash(all.get(0).unwrap())));
-        let map = KeyMap::build(all).unwrap();
-        assert!(matches!(map.0, Table::Ordered(_)));
-        assert!(all.iter().enumerate().all(|(at, key)| map.find(all, key) == Some(at as u32)));
+        let built = KeyMap::build(all).unwrap();
+        let mut grown = KeyMap::default();
+        for (at, key) in (0u32..).zip(all.iter()) {
+            assert_eq!(grown.insert(all, key, at), None);
+        }
+        assert_eq!(grown.insert(all, all.get(5).unwrap(), 300), Some(5));
+        for map in [built, grown] {
+            assert!(matches!(map.0, Table::Ordered(_)));
+            assert!(all.iter().enumerate().all(|(at, key)| map.find(all, key) == Some(at as u32)));
+            assert_eq!(map.find(all, Key::new(b"another").unwrap()), None);
+        }
         let doubled: KeysBuf = all.iter().chain(all.get(5)).collect();
         assert_eq!(KeyMap::build(doubled.as_keys()), Err(Doubled));
+    }
+
+    // LIM-3
+    #[test]
+    fn no_map_takes_more_than_is_counted() {
+        for count in [1, 4, 5, 255, 256, 257, 300, 4096, 4097, 16384] {
+            let plain: KeysBuf = (0..count)
+                .map(|n: u16| KeyBuf::from(Key::new(&n.to_be_bytes()).unwrap()))
+                .collect::<Vec<_>>()
+                .iter()
+                .map(KeyBuf::as_key)
+                .collect();
+            for keys in [plain, colliding(count)] {
+                let taken = match KeyMap::build(keys.as_keys()).unwrap().0 {
+                    Table::Hashed { slots, .. } => slots.capacity() * size_of::<u64>(),
+                    Table::Ordered(order) => order.capacity() * size_of::<u32>(),
+                };
+                let counted = usize::from(count) * MOST_PER_KEY + FEWEST_SLOTS * size_of::<u64>();
+                assert!(taken <= counted, "{count} keys take {taken}");
+            }
+        }
     }
 }

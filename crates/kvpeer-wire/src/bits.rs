@@ -24,16 +24,19 @@ impl<'a> Bits<'a> {
     }
 
     /// How many bits the set has, set or not.
+    #[inline]
     pub fn len(&self) -> u32 {
         self.count
     }
 
     /// Whether the set has no bits at all.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// Bit `at`; false past the end.
+    #[inline]
     pub fn get(&self, at: u32) -> bool {
         self.bytes.get(at as usize / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1)
     }
@@ -44,6 +47,7 @@ impl<'a> Bits<'a> {
     }
 
     /// The bits in order.
+    #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = bool> + use<'a> {
         let bits = *self;
         (0..self.count).map(move |at| bits.get(at))
@@ -75,6 +79,7 @@ impl BitsBuf {
     }
 
     /// Sets bit `at`; past the end nothing happens.
+    #[inline]
     pub fn set(&mut self, at: u32) {
         if at < self.count
             && let Some(byte) = self.bytes.get_mut(at as usize / 8)
@@ -84,6 +89,7 @@ impl BitsBuf {
     }
 
     /// Clears bit `at`; past the end nothing happens.
+    #[inline]
     pub fn clear(&mut self, at: u32) {
         if let Some(byte) = self.bytes.get_mut(at as usize / 8) {
             *byte &= !(1 << (at % 8));
@@ -91,6 +97,7 @@ impl BitsBuf {
     }
 
     /// The set as a view.
+    #[inline]
     pub fn as_bits(&self) -> Bits<'_> {
         Bits { count: self.count, bytes: &self.bytes }
     }

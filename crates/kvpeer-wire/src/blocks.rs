@@ -36,6 +36,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// How many indexes there are.
+    #[inline]
     pub fn len(&self) -> usize {
         match self.0 {
             Run::Wire(chunks) => chunks.len(),
@@ -44,11 +45,13 @@ impl<'a> Blocks<'a> {
     }
 
     /// Whether there is none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The index at `at`, counted from 0.
+    #[inline]
     pub fn get(&self, at: usize) -> Option<u32> {
         match self.0 {
             Run::Wire(chunks) => chunks.get(at).map(|le| u32::from_le_bytes(*le)),
@@ -57,6 +60,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// The indexes in order.
+    #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         let run = *self;
         (0..self.len()).map(move |at| run.get(at).unwrap_or(u32::MAX))

@@ -23,6 +23,7 @@ pub struct KeyError {
 
 impl<'a> Key<'a> {
     /// Checks the length.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, KeyError> {
         match bytes.len() {
             1..=MAX_KEY_LEN => Ok(Self(bytes)),
@@ -31,6 +32,7 @@ impl<'a> Key<'a> {
     }
 
     /// The key's bytes.
+    #[inline]
     pub fn as_bytes(self) -> &'a [u8] {
         self.0
     }
@@ -52,6 +54,7 @@ pub struct KeyBuf {
 
 impl KeyBuf {
     /// The key as a view.
+    #[inline]
     pub fn as_key(&self) -> Key<'_> {
         Key(&self.bytes[..usize::from(self.len)])
     }
@@ -175,6 +178,7 @@ impl<'a> Keys<'a> {
     }
 
     /// How many keys there are.
+    #[inline]
     pub fn len(&self) -> usize {
         match self.0 {
             Layout::Uniform { key_len, bytes } => bytes.len() / usize::from(key_len),
@@ -183,11 +187,13 @@ impl<'a> Keys<'a> {
     }
 
     /// Whether there is none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The key at `at`, counted from 0.
+    #[inline]
     pub fn get(&self, at: usize) -> Option<Key<'a>> {
         match self.0 {
             Layout::Uniform { key_len, bytes } => {
@@ -207,9 +213,37 @@ impl<'a> Keys<'a> {
     }
 
     /// The keys in order.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Key<'a>> + use<'a> {
-        let keys = *self;
-        (0..keys.len()).map_while(move |at| keys.get(at))
+        match self.0 {
+            Layout::Uniform { key_len, bytes } => Iter::Uniform(bytes.chunks_exact(usize::from(key_len))),
+            Layout::Mixed { .. } => Iter::Mixed { keys: *self, next: 0 },
+        }
+    }
+
+    /// How many keys in a row, from `at` on, are the same as those of `other` from `other_at` on.
+    pub fn common(&self, at: usize, other: Keys<'_>, other_at: usize) -> usize {
+        let most = self.len().saturating_sub(at).min(other.len().saturating_sub(other_at));
+        let (mine, theirs) = (self.bytes_of(at, most), other.bytes_of(other_at, most));
+        if let (Some(mine), Some(theirs)) = (mine, theirs)
+            && mine.0 == theirs.0
+            && mine.1 == theirs.1
+        {
+            return most;
+        }
+        (0..most).take_while(|step| self.get(at + step) == other.get(other_at + step)).count()
+    }
+
+    /// The length of all keys, and the bytes of `count` keys from `at` on; `None` when lengths differ.
+    fn bytes_of(&self, at: usize, count: usize) -> Option<(u8, &'a [u8])> {
+        match self.0 {
+            Layout::Uniform { key_len, bytes } => {
+                let start = at.checked_mul(key_len.into())?;
+                let len = count.checked_mul(key_len.into())?;
+                Some((key_len, bytes.get(start..start.checked_add(len)?)?))
+            }
+            Layout::Mixed { .. } => None,
+        }
     }
 
     /// An owned copy: one allocation, two when lengths differ.
@@ -228,6 +262,34 @@ impl<'a> Keys<'a> {
             Layout::Uniform { bytes, .. } => bytes.len(),
             Layout::Mixed { ends, bytes } => ends.len() * 4 + bytes.len(),
         }
+    }
+}
+
+enum Iter<'a> {
+    Uniform(core::slice::ChunksExact<'a, u8>),
+    Mixed { keys: Keys<'a>, next: usize },
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Key<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Key<'a>> {
+        match self {
+            Iter::Uniform(chunks) => chunks.next().map(Key),
+            Iter::Mixed { keys, next } => {
+                let key = keys.get(*next)?;
+                *next += 1;
+                Some(key)
+            }
+        }
+    }
+}
+
+/// A run of one key.
+impl<'a> From<Key<'a>> for Keys<'a> {
+    fn from(key: Key<'a>) -> Self {
+        Self::of_one_length(key.0.len() as u8, key.0)
     }
 }
 
@@ -255,9 +317,11 @@ impl KeysBuf {
     }
 
     /// Appends `key`; a run may have at most `u32::MAX` bytes, what goes past that is left out.
+    #[inline]
     pub fn push(&mut self, key: Key<'_>) {
         let key = key.as_bytes();
-        if u32::try_from(self.as_keys().runs().2.len() + key.len()).is_err() {
+        let (Owned::Uniform { bytes, .. } | Owned::Mixed { bytes, .. }) = &self.0;
+        if u32::try_from(bytes.len() + key.len()).is_err() {
             return;
         }
         match &mut self.0 {
@@ -286,6 +350,7 @@ impl KeysBuf {
     }
 
     /// The keys as a view.
+    #[inline]
     pub fn as_keys(&self) -> Keys<'_> {
         match &self.0 {
             Owned::Uniform { key_len, bytes } => Keys(Layout::Uniform { key_len: *key_len, bytes }),

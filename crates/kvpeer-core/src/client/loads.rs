@@ -33,7 +33,12 @@ impl Tables {
         keys: Keys<'_>,
         blocks: &[BlockIdx],
     ) -> Result<Accepted, Misuse> {
-        check_keys(keys, blocks.len(), cx.config.limits.keys)?;
+        check_counts(keys, blocks.len(), cx.config.limits.keys)?;
+        let looked_up =
+            self.requests.get(name.as_str()).is_some_and(|found| found.probes.hold_in_order(keys));
+        if !looked_up {
+            check_distinct(keys)?;
+        }
         let (id, request) = self.requests.get_key_value(name.as_str()).ok_or(Misuse::UnknownRequest)?;
         let (id, supply, state, source) = (id.clone(), request.supply, request.state, request.source.clone());
         self.reserved.add_all(blocks).map_err(|why| match why {
@@ -85,14 +90,19 @@ impl Tables {
     }
 }
 
-/// A job's keys: as many as its blocks, not too many, all different.
-pub(crate) fn check_keys(keys: Keys<'_>, blocks: usize, limit: usize) -> Result<(), Misuse> {
+/// A job's keys: as many as its blocks, not too many.
+pub(crate) fn check_counts(keys: Keys<'_>, blocks: usize, limit: usize) -> Result<(), Misuse> {
     if keys.len() != blocks {
         return Err(Misuse::Unequal { keys: keys.len(), blocks });
     }
     if keys.len() > limit {
         return Err(Misuse::TooManyKeys { keys: keys.len(), limit });
     }
+    Ok(())
+}
+
+/// A job's keys: all different.
+pub(crate) fn check_distinct(keys: Keys<'_>) -> Result<(), Misuse> {
     KeyMap::build(keys).map(|_| ()).map_err(|_| Misuse::DoubledKey)
 }
 

@@ -3,50 +3,58 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use kvpeer_wire::{BitsBuf, Key, KeysBuf, Lookup, LookupId, LookupResp, Msg, RequestName, Round};
+use kvpeer_wire::{BitsBuf, Keys, Lookup, LookupId, LookupResp, Msg, RequestName, Round};
 
-use super::{Asked, Consumer, RequestState, Tables};
+use super::{Asked, Consumer, Fresh, Places, RequestState, Tables};
 use crate::cx::Cx;
 use crate::deadlines::Due;
 use crate::faults::{Fault, seeded};
 use crate::{Count, Event, LookupState, RequestId, Time};
 
 impl Tables {
-    /// What is known about a key; its first sight puts it down for the next flush (LKP-1).
-    pub(crate) fn lookup(&mut self, now: Time, name: RequestName<'_>, key: Key<'_>) -> LookupState {
-        let Some(request) = self.requests.get_mut(name.as_str()) else { return LookupState::Miss };
-        match request.state {
-            RequestState::Failed(_) => return LookupState::Miss, // END-7
-            RequestState::Open => {}
-        }
-        let state = request.probes.look_up(now, key);
-        if state == LookupState::Pending && request.probes.is_fresh() && !self.fresh.contains(name.as_str()) {
+    /// Appends what is known about each key; its first sight puts it down for the next flush (LKP-1).
+    pub(crate) fn lookup(
+        &mut self,
+        now: Time,
+        name: RequestName<'_>,
+        keys: Keys<'_>,
+        known: &mut Vec<LookupState>,
+    ) {
+        let found = self.requests.get_mut(name.as_str());
+        let open = found.filter(|request| match request.state {
+            RequestState::Failed(_) => false, // END-7
+            RequestState::Open => true,
+        });
+        let Some(request) = open else {
+            return known.extend(core::iter::repeat_n(LookupState::Miss, keys.len()));
+        };
+        request.probes.look_up(now, keys, known);
+        if request.probes.is_fresh() && !self.fresh.contains(name.as_str()) {
             self.fresh.insert(RequestId::from(name));
         }
-        state
     }
 
-    /// Takes the keys that wait for a flush, by request.
-    pub(crate) fn take_fresh(&mut self) -> Vec<(RequestId, KeysBuf)> {
+    /// Takes the keys that wait for a flush, by request, at most `most` in one lookup.
+    pub(crate) fn take_fresh(&mut self, most: usize) -> Vec<(RequestId, Vec<Fresh>)> {
         let ids = core::mem::take(&mut self.fresh);
         let fresh = ids.into_iter().filter_map(|id| {
             let request = self.requests.get_mut(&id)?;
-            Some((id, request.probes.take_fresh()))
+            Some((id, request.probes.take_fresh(most)))
         });
         fresh.collect()
     }
 
     /// Keys that get no answer: a miss once, then unknown again (LKP-3).
-    pub(crate) fn give_up(&mut self, cx: &mut Cx<'_>, id: &RequestId, keys: &KeysBuf) {
+    pub(crate) fn give_up(&mut self, cx: &mut Cx<'_>, id: &RequestId, places: &Places) {
         let Some(request) = self.requests.get_mut(id) else { return };
-        request.probes.give_up(keys.as_keys());
+        request.probes.give_up(places);
         cx.tell(Event::LookupAnswered { request: id });
     }
 }
 
 impl Consumer<'_> {
     /// Asks the source; the request's first lookup after a fetch opens its next round (ID-9).
-    pub(crate) fn ask(&mut self, cx: &mut Cx<'_>, id: &RequestId, keys: KeysBuf) {
+    pub(crate) fn ask(&mut self, cx: &mut Cx<'_>, id: &RequestId, fresh: Fresh) {
         let Some(request) = self.tables.requests.get_mut(id) else { return };
         let lookup_id = self.session.mint_lookup();
         let round = match (request.told, request.round) {
@@ -59,11 +67,12 @@ impl Consumer<'_> {
         if request.open_due.is_none() {
             request.open_due = Some(cx.arm(cx.now + cx.config.timing.lookup, Due::Lookup(id.clone())));
         }
-        let lookup = Lookup { lookup_id, request: id.as_name(), round, keys: keys.as_keys() };
+        let lookup = Lookup { lookup_id, request: id.as_name(), round, keys: fresh.keys.as_keys() };
         self.line.send(cx, Msg::Lookup(lookup));
-        let left = keys.as_keys().len();
+        let places = fresh.places;
+        let left = places.len();
         let answered = BitsBuf::zeros(u32::try_from(left).unwrap_or(u32::MAX));
-        self.session.lookups.insert(lookup_id, Asked { request: id.clone(), keys, answered, left });
+        self.session.lookups.insert(lookup_id, Asked { request: id.clone(), places, answered, left });
     }
 
     /// A part of an answer. Only keys that had none before count as progress (LKP-4).
@@ -74,20 +83,19 @@ impl Consumer<'_> {
         };
         let Some(request) = self.tables.requests.get_mut(&asked.request) else { return };
         let until = cx.now + Duration::from_millis(u64::from(msg.pin_ms)).min(cx.config.timing.pin);
-        let keys = asked.keys.as_keys();
         let before = asked.left;
-        for (at, hit) in (msg.offset..).zip(msg.hits.iter()) {
-            let Some(key) = keys.get(at as usize) else {
-                cx.count(Count::LateLookupResp); // MSG-13
-                break;
-            };
-            if asked.answered.as_bits().get(at) {
-                continue;
-            }
-            asked.answered.set(at);
-            asked.left -= 1;
-            request.probes.answer(key, hit.then_some(until));
+        if u64::from(msg.offset) + u64::from(msg.hits.len()) > asked.places.len() as u64 {
+            cx.count(Count::LateLookupResp); // MSG-13
         }
+        let (answered, left) = (&mut asked.answered, &mut asked.left);
+        let part = (msg.offset..asked.places.len() as u32).zip(msg.hits.iter());
+        let news = part.filter(|(at, _)| {
+            let new = !answered.as_bits().get(*at);
+            answered.set(*at);
+            *left -= usize::from(new);
+            new
+        });
+        request.probes.answer(&asked.places, until, news.map(|(at, hit)| (at as usize, hit)));
         if asked.left == before {
             return;
         }
@@ -125,7 +133,7 @@ impl Consumer<'_> {
         let open: Vec<LookupId> = core::mem::take(&mut request.open).into_iter().collect();
         for lookup in open {
             if let Some(asked) = self.session.lookups.remove(&lookup) {
-                self.tables.give_up(cx, id, &asked.keys);
+                self.tables.give_up(cx, id, &asked.places);
             }
         }
     }

@@ -17,9 +17,10 @@ use crate::cx::Line;
 use crate::faults::{Fault, seeded};
 use crate::{BlockIdx, CloseReason, Epoch, JobId, LoadFailure, PeerId, RequestId, Time};
 
-use probes::Probes;
+use probes::{Places, Probes};
 
-pub(crate) use loads::{Accepted, Whereabouts, check_keys};
+pub(crate) use loads::{Accepted, Whereabouts, check_counts, check_distinct};
+pub(crate) use probes::Fresh;
 
 /// What outlives sessions: requests and loads.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -73,7 +74,7 @@ pub(crate) enum RequestState {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Asked {
     request: RequestId,
-    keys: KeysBuf,
+    places: Places,
     answered: BitsBuf,
     left: usize,
 }

@@ -221,18 +221,12 @@ impl Endpoint {
 
     /// CMD-9, LKP-1: all new keys, in order, in as few messages as possible.
     fn flush_lookups(&mut self, out: &mut dyn Sink) {
-        let most = self.config.limits.keys.max(1);
-        for (request, keys) in self.client.take_fresh() {
+        let most = self.config.limits.keys;
+        for (request, lookups) in self.client.take_fresh(most) {
             let Some(found) = self.client.requests.get(&request) else { continue };
             let (source, address) = (found.source.clone(), found.address.clone());
-            let all = keys.as_keys();
-            if all.len() <= most {
-                self.dispatch(&source, &address, Work::Lookup { request, keys }, out);
-                continue;
-            }
-            for from in (0..all.len()).step_by(most) {
-                let keys = (from..all.len().min(from + most)).filter_map(|at| all.get(at)).collect();
-                self.dispatch(&source, &address, Work::Lookup { request: request.clone(), keys }, out);
+            for fresh in lookups {
+                self.dispatch(&source, &address, Work::Lookup { request: request.clone(), fresh }, out);
             }
         }
     }

@@ -14,8 +14,9 @@ mod teardown;
 mod ticks;
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
-use kvpeer_wire::{Key, RequestName};
+use kvpeer_wire::{Key, Keys, RequestName};
 
 use crate::client::Consumer;
 use crate::cx::Cx;
@@ -35,7 +36,7 @@ pub use states::Machine;
 ///
 /// Four kinds of methods, called in this order by a run loop:
 /// 1. [`handle`](Self::handle) for every fact that has arrived,
-/// 2. [`command`](Self::command) and [`lookup`](Self::lookup) for the engine's wishes,
+/// 2. [`command`](Self::command) and [`lookup_many`](Self::lookup_many) for the engine's wishes,
 /// 3. [`handle`](Self::handle) with [`Input::Tick`] when [`next_deadline`](Self::next_deadline) has passed,
 ///    after everything that had arrived was applied,
 /// 4. queries, at any time.
@@ -129,13 +130,26 @@ impl Endpoint {
         result
     }
 
-    /// What is known about a key at its request's source.
+    /// What is known about a key at its request's source: [`lookup_many`](Self::lookup_many) of one key.
+    pub fn lookup(&mut self, now: Time, request: RequestName<'_>, key: Key<'_>) -> LookupState {
+        let mut known = Vec::new();
+        self.lookup_many(now, request, key.into(), &mut known);
+        known.pop().unwrap_or(LookupState::Miss)
+    }
+
+    /// Appends to `known`, for each key in order, what is known about it at its request's source.
     ///
     /// The first sight of a key puts it down for the next [`Command::FlushLookups`]. A hit is good for as long as
     /// the source pins it; after that the key is asked for again.
-    pub fn lookup(&mut self, now: Time, request: RequestName<'_>, key: Key<'_>) -> LookupState {
+    pub fn lookup_many(
+        &mut self,
+        now: Time,
+        request: RequestName<'_>,
+        keys: Keys<'_>,
+        known: &mut Vec<LookupState>,
+    ) {
         self.now = self.now.max(now);
-        self.client.lookup(self.now, request, key)
+        self.client.lookup(self.now, request, keys, known);
     }
 
     /// When to call [`handle`](Self::handle) with a `Tick`, and why. A deadline that has passed means: at once.

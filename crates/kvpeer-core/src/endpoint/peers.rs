@@ -4,8 +4,9 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use kvpeer_wire::{KeysBuf, RejectCode, Supply};
+use kvpeer_wire::{RejectCode, Supply};
 
+use crate::client::Fresh;
 use crate::{CloseReason, JobId, RequestId, Time};
 
 /// What is kept of a peer beside its links.
@@ -26,7 +27,7 @@ pub(super) struct Peer {
 /// One piece of own work for a peer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Work {
-    Lookup { request: RequestId, keys: KeysBuf },
+    Lookup { request: RequestId, fresh: Fresh },
     Load(JobId),
     Release(RequestId),
 }
@@ -128,8 +129,8 @@ impl Peer {
     pub(super) fn drop_lookups(&mut self, id: &RequestId) {
         let mut bytes = 0;
         self.held.retain(|work| match work {
-            Work::Lookup { request, keys } if request == id => {
-                bytes += keys.as_keys().size();
+            Work::Lookup { request, fresh } if request == id => {
+                bytes += fresh.size();
                 false
             }
             Work::Lookup { .. } | Work::Load(_) | Work::Release(_) => true,

@@ -39,7 +39,7 @@ impl Endpoint {
 
     fn held_bytes(&self, work: &Work) -> usize {
         match work {
-            Work::Lookup { keys, .. } => keys.as_keys().size(),
+            Work::Lookup { fresh, .. } => fresh.size(),
             Work::Load(job) => self.client.held_bytes(*job),
             Work::Release(_) => 0,
         }
@@ -101,8 +101,8 @@ impl Endpoint {
         };
         let mut cx = Cx { now: self.now, config: &self.config, deadlines: &mut self.deadlines, out };
         let request = match work {
-            Work::Lookup { request, keys } => {
-                self.client.give_up(&mut cx, &request, &keys);
+            Work::Lookup { request, fresh } => {
+                self.client.give_up(&mut cx, &request, &fresh.places);
                 Some(request)
             }
             Work::Load(job) => {
@@ -134,7 +134,7 @@ impl Endpoint {
 
     fn perform(&mut self, epoch: Epoch, work: Work, out: &mut dyn Sink) {
         self.consumer(epoch, out, |consumer, cx| match work {
-            Work::Lookup { request, keys } => consumer.ask(cx, &request, keys),
+            Work::Lookup { request, fresh } => consumer.ask(cx, &request, fresh),
             Work::Load(job) => consumer.fetch(cx, job),
             Work::Release(request) => {
                 consumer.line.send(cx, Msg::Release(Release { request: request.as_name() }));

@@ -80,7 +80,8 @@ impl Session {
         for asked in self.lookups.values() {
             totals.kept += asked.pins.kept;
             totals.pinned += asked.pins.len();
-            law(!asked.open.is_empty(), "an open lookup has open keys")?;
+            law(asked.pins.open() > 0, "an open lookup has open keys")?;
+            law(asked.pins.open() == asked.pins.open_keys().count(), "open keys are counted")?;
         }
         for (seq, asked) in &self.lookups {
             let due = Due::Probe(ProbeId { epoch, seq: *seq });

@@ -13,7 +13,7 @@ use super::{Ending, Fetching, Pins, Producer, RoundId, Serving, Slot, Source, To
 use crate::cx::Cx;
 use crate::deadlines::Due;
 use crate::faults::{Fault, seeded};
-use crate::key_map::KeyMap;
+use crate::key_map::{self, KeyMap};
 use crate::{Action, Count, JobId, RequestId, StoreFailure, XferId};
 
 /// What a fetch keeps beside what it demands, in bytes; rounded up.
@@ -430,7 +430,7 @@ impl Slot {
 
 fn fetch_size(msg: &Fetch<'_>) -> usize {
     // A slot, a destination, a place in the queue (whose room may double), and in the index of wanted keys.
-    let per_block = size_of::<Slot>() + 3 * size_of::<u32>() + 4 * size_of::<u64>();
+    let per_block = size_of::<Slot>() + 3 * size_of::<u32>() + key_map::MOST_PER_KEY;
     msg.demand.keys().size() + msg.demand.len() * per_block + FETCH_OVERHEAD
 }
 

@@ -41,7 +41,6 @@ impl Producer<'_> {
         let probe = ProbeId { epoch: self.epoch, seq };
         let asked = Asked {
             lookup_id: msg.lookup_id,
-            open: (0..msg.keys.len() as u32).map(KeyAt).collect(),
             pins,
             told: 0,
             pinned_at: None,
@@ -69,13 +68,16 @@ impl Producer<'_> {
     }
 
     fn ask_cache(&self, cx: &mut Cx<'_>, probe: ProbeId, asked: &Asked) {
+        let mut open = Vec::new();
+        open.reserve_exact(asked.pins.open());
+        open.extend(asked.pins.open_keys());
         cx.act(Action::Probe {
             probe,
             peer: self.peer,
             request: &asked.id.request,
             round: asked.id.round,
             keys: asked.pins.keys(),
-            open: &asked.open,
+            open: &open,
         });
     }
 
@@ -89,24 +91,18 @@ impl Producer<'_> {
     pub(crate) fn probed(&mut self, cx: &mut Cx<'_>, seq: u64, answer: Answer<'_>) {
         let Some(mut asked) = self.session.lookups.remove(&seq) else { return late(cx, answer.pin) };
         let probe = ProbeId { epoch: self.epoch, seq };
-        let (mut hits, mut misses) = (Vec::new(), Vec::new());
-        let said = answer.hits.len();
-        let answer = Answer {
-            pin: answer.pin,
-            hits: ascending(answer.hits, &mut hits, |(at, _)| *at),
-            misses: ascending(answer.misses, &mut misses, |at| *at),
-        };
-        if answer.hits.len() < said {
-            cx.count(Count::BadAnswer);
-        }
         match answer.pin {
             Some(job) => self.pin(cx, &mut asked, job, answer.hits),
-            None if answer.hits.is_empty() => {}
-            None => cx.count(Count::BadAnswer),
+            None => {
+                if !answer.hits.is_empty() {
+                    cx.count(Count::BadAnswer);
+                }
+                answer.hits.iter().for_each(|(at, _)| _ = asked.pins.answer(*at, None));
+            }
         }
-        close_answered(&mut asked.open, answer);
+        answer.misses.iter().for_each(|at| _ = asked.pins.answer(*at, None));
         self.tell_prefix(cx, &mut asked);
-        if asked.open.is_empty() {
+        if asked.pins.open() == 0 {
             self.end_lookup(cx, probe, asked);
         } else {
             if asked.retry_due.is_none() {
@@ -141,15 +137,12 @@ impl Producer<'_> {
 
     /// Sends what is settled from the first untold key on (LKP-7): each key is told once (LKP-9).
     fn tell_prefix(&mut self, cx: &mut Cx<'_>, asked: &mut Asked) {
-        let settled = match asked.open.first() {
-            Some(first) => first.0,
-            None => asked.pins.keys().len() as u32,
-        };
-        if settled <= asked.told {
+        let part = asked.pins.answered_from(asked.told);
+        let count = part.clone().count() as u32;
+        if count == 0 {
             return;
         }
-        let mut hits = BitsBuf::zeros(settled - asked.told);
-        let part = asked.pins.hits().skip(asked.told as usize).take((settled - asked.told) as usize);
+        let mut hits = BitsBuf::zeros(count);
         (0u32..).zip(part).filter(|(_, hit)| *hit).for_each(|(at, _)| hits.set(at));
         // An earlier hit of this lookup may have been pinned for a while.
         let pinned_for = asked
@@ -159,7 +152,7 @@ impl Producer<'_> {
         let resp =
             LookupResp { lookup_id: asked.lookup_id, offset: asked.told, hits: hits.as_bits(), pin_ms };
         self.line.send(cx, Msg::LookupResp(resp));
-        asked.told = settled;
+        asked.told += count;
     }
 
     /// Pending keys are asked for again (LKP-6).
@@ -174,7 +167,7 @@ impl Producer<'_> {
     pub(crate) fn probe_timed_out(&mut self, cx: &mut Cx<'_>, probe: ProbeId) {
         let Some(mut asked) = self.session.lookups.remove(&probe.seq) else { return };
         asked.due = None;
-        asked.open.clear();
+        asked.pins.close();
         self.tell_prefix(cx, &mut asked);
         self.end_lookup(cx, probe, asked);
     }
@@ -241,46 +234,23 @@ pub(crate) fn late(cx: &mut Cx<'_>, pin: Option<JobId>) {
     }
 }
 
-/// The answers in strictly increasing order of their keys: as they are, or a copy put in order.
-fn ascending<'a, T: Copy>(answers: &'a [T], copy: &'a mut Vec<T>, at: impl Fn(&T) -> KeyAt) -> &'a [T] {
-    if answers.array_windows().all(|[a, b]| at(a) < at(b)) {
-        return answers;
-    }
-    copy.extend_from_slice(answers);
-    copy.sort_by_key(&at);
-    copy.dedup_by_key(|answer| at(answer));
-    copy
-}
-
 /// Adds a pin for every hit on a key that is open and a block that is ours (LKP-11), as far as there is room (LKP-10);
-/// returns how many.
+/// returns how many. Other open keys are misses.
 fn put_down(asked: &mut Asked, job: JobId, hits: &[(KeyAt, BlockIdx)], room: usize, cx: &mut Cx<'_>) -> u32 {
     let before = asked.pins.len();
     let mut full = false;
-    let mut open = asked.open.iter().peekable();
     for (at, block) in hits {
-        while open.next_if(|next| *next < at).is_some() {}
-        if open.peek() != Some(&at) || *block >= cx.config.region.num_blocks {
+        let ours = *block < cx.config.region.num_blocks;
+        let fits = asked.pins.len() - before < room;
+        let pinned = (ours && fits).then_some(Source { job, block: *block });
+        let was_open = asked.pins.answer(*at, pinned);
+        if !was_open || !ours {
             cx.count(Count::BadAnswer);
-        } else if asked.pins.len() - before < room {
-            asked.pins.put(*at, Source { job, block: *block });
-        } else {
-            full = true;
         }
+        full |= was_open && ours && !fits;
     }
     if full {
         cx.count(Count::Overloaded);
     }
     (asked.pins.len() - before) as u32
-}
-
-/// Keys that are answered, as hits or as misses, are open no more.
-fn close_answered(open: &mut Vec<KeyAt>, answer: Answer<'_>) {
-    let mut hits = answer.hits.iter().map(|(at, _)| at).peekable();
-    let mut misses = answer.misses.iter().peekable();
-    open.retain(|at| {
-        while hits.next_if(|next| *next < at).is_some() {}
-        while misses.next_if(|next| *next < at).is_some() {}
-        hits.peek() != Some(&at) && misses.peek() != Some(&at)
-    });
 }

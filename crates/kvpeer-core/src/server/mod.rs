@@ -20,7 +20,7 @@ use kvpeer_wire::{Failure, KeysBuf, LookupId, RegionInfo, Round};
 
 use crate::cx::Line;
 use crate::key_map::KeyMap;
-use crate::{BlockIdx, CloseReason, Epoch, JobId, KeyAt, KeyBuf, PeerId, RequestId, StoreFailure, Time};
+use crate::{BlockIdx, CloseReason, Epoch, JobId, KeyBuf, PeerId, RequestId, StoreFailure, Time};
 
 use pins::Pins;
 
@@ -180,8 +180,6 @@ pub(crate) struct Asked {
     id: RoundId,
     lookup_id: LookupId,
     pins: Pins,
-    /// Keys without an answer of the cache, in increasing order.
-    open: Vec<KeyAt>,
     /// How many keys the peer has been told about, from the first on.
     told: u32,
     /// When the first of the hits was pinned.

@@ -7,7 +7,7 @@ use kvpeer_wire::{Failure, Key, Keys, RequestName, Round};
 
 use super::jobs::Stage;
 use super::{Holder, Intake, Job, Offer, Origin, Pool, Tables};
-use crate::client::check_keys;
+use crate::client::{check_counts, check_distinct};
 use crate::cx::Cx;
 use crate::deadlines::Due;
 use crate::faults::{Fault, seeded};
@@ -99,7 +99,8 @@ impl Tables {
     /// Offers blocks, or refuses and changes nothing (CMD-4).
     pub(crate) fn store(&mut self, cx: &mut Cx<'_>, offered: Offered<'_>) -> Result<Stored, Misuse> {
         let Offered { job, request, keys, blocks, consumer, holder } = offered;
-        check_keys(keys, blocks.len(), cx.config.limits.keys)?;
+        check_counts(keys, blocks.len(), cx.config.limits.keys)?;
+        check_distinct(keys)?;
         if let Some(block) = blocks.iter().find(|block| **block >= cx.config.region.num_blocks) {
             return Err(Misuse::OutOfRange(*block));
         }

@@ -67,16 +67,19 @@ pub(super) struct LookupResp<'a> {
     pub(super) pin_ms: u32,
 }
 
-/// `B` is an index run to write, or the run of bytes to read.
+/// A fetch up to its block indexes, which follow as a run of four bytes each, little-endian.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Fetch<'a, B> {
+pub(super) struct Fetch<'a> {
     #[serde(borrow)]
     pub(super) request: Run<'a>,
     pub(super) round: u64,
     pub(super) supply: u8,
     pub(super) keys: Keys<'a>,
-    /// Little-endian, four bytes an index.
-    pub(super) blocks: B,
+}
+
+/// What follows a fetch's block indexes.
+#[derive(Serialize, Deserialize)]
+pub(super) struct FetchEnd {
     pub(super) wait_ms: u32,
 }
 

@@ -148,17 +148,18 @@ impl<'a> Decoder<'a, '_> {
     }
 
     fn fetch(&mut self) -> Result<Fetch<'a>, DecodeError> {
-        let body: body::Fetch<'a, Run<'a>> = self.fields.required()?;
+        let body: body::Fetch<'a> = self.fields.required()?;
+        let Run(run) = self.fields.required()?;
+        let body::FetchEnd { wait_ms } = self.fields.required()?;
         let keys = self.keys(&body.keys)?;
-        let bytes = body.blocks.0.len();
-        let blocks = Blocks::from_le_bytes(body.blocks.0).ok_or(DecodeError::BlocksRagged { bytes })?;
+        let blocks = Blocks::from_le_bytes(run).ok_or(DecodeError::BlocksRagged { bytes: run.len() })?;
         Ok(Fetch {
             request: self.request(body.request)?,
             round: Round(body.round),
             supply: Supply::from_code(body.supply).ok_or(DecodeError::UnknownSupply { code: body.supply })?,
             demand: Demand::new(keys, blocks)
                 .map_err(|DemandError { keys, blocks }| DecodeError::DemandUneven { keys, blocks })?,
-            wait_ms: body.wait_ms,
+            wait_ms,
         })
     }
 

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::EncodeError;
 use super::body;
-use super::fields::{IndexRun, Run, append};
-use crate::{Bits, Connect, Fetch, Keys, MAX_METADATA_LEN, Msg, Outcome, Text, TransferDone};
+use super::fields::{Run, append};
+use crate::{Bits, Blocks, Connect, Fetch, Keys, MAX_METADATA_LEN, Msg, Outcome, Text, TransferDone};
 
 /// The bytes of a frame's length field.
 const LENGTH_LEN: usize = 4;
@@ -64,7 +64,11 @@ fn encode_body(msg: &Msg<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
             hits: bits(resp.hits),
             pin_ms: resp.pin_ms,
         }),
-        Msg::Fetch(fetch) => write.body(&fetch_body(fetch)),
+        Msg::Fetch(fetch) => {
+            write.body(&fetch_body(fetch))?;
+            write.blocks(fetch.demand.blocks())?;
+            write.body(&body::FetchEnd { wait_ms: fetch.wait_ms })
+        }
         Msg::FetchProgress(progress) => write.body(&body::FetchProgress {
             request: Run(progress.request.as_str().as_bytes()),
             round: progress.round.0,
@@ -97,6 +101,20 @@ impl Writer<'_, '_> {
     fn body<T: Serialize>(&mut self, body: &T) -> Result<(), EncodeError> {
         append(body, self.out).map_err(|_| EncodeError::Body { kind: self.msg.kind() })
     }
+
+    /// Block indexes as a run of bytes, four each, little-endian.
+    fn blocks(&mut self, blocks: Blocks<'_>) -> Result<(), EncodeError> {
+        if let Some(bytes) = blocks.as_le_bytes() {
+            return self.body(&Run(bytes));
+        }
+        let len = blocks.len() * 4;
+        self.body(&len)?;
+        let start = self.out.len();
+        self.out.resize(start + len, 0);
+        let (places, _) = self.out[start..].as_chunks_mut();
+        places.iter_mut().zip(blocks.iter()).for_each(|(place, index)| *place = index.to_le_bytes());
+        Ok(())
+    }
 }
 
 fn connect_body<'a>(connect: &Connect<'a>) -> Result<body::Connect<'a>, EncodeError> {
@@ -118,14 +136,12 @@ fn connect_body<'a>(connect: &Connect<'a>) -> Result<body::Connect<'a>, EncodeEr
     })
 }
 
-fn fetch_body<'a>(fetch: &Fetch<'a>) -> body::Fetch<'a, IndexRun<'a>> {
+fn fetch_body<'a>(fetch: &Fetch<'a>) -> body::Fetch<'a> {
     body::Fetch {
         request: Run(fetch.request.as_str().as_bytes()),
         round: fetch.round.0,
         supply: fetch.supply.code(),
         keys: keys(fetch.demand.keys()),
-        blocks: IndexRun(fetch.demand.blocks()),
-        wait_ms: fetch.wait_ms,
     }
 }
 

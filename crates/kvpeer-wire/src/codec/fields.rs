@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
-use serde::ser::{Serialize, SerializeSeq, Serializer};
+use serde::ser::{Serialize, Serializer};
 
 use super::DecodeError;
-use crate::{Blocks, Kind};
+use crate::Kind;
 
 /// A body's fields, read front to back.
 ///
@@ -104,24 +104,5 @@ impl<'de> Visitor<'de> for RunVisitor {
 
     fn visit_borrowed_bytes<E: Error>(self, bytes: &'de [u8]) -> Result<Self::Value, E> {
         Ok(bytes)
-    }
-}
-
-/// Block indexes, written as the [`Run`] of their little-endian bytes.
-pub(super) struct IndexRun<'a>(pub(super) Blocks<'a>);
-
-impl Serialize for IndexRun<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        if let Some(bytes) = self.0.as_le_bytes() {
-            return to.serialize_bytes(bytes);
-        }
-        // To postcard, a sequence of bytes and bytes are the same.
-        let mut run = to.serialize_seq(Some(self.0.len() * 4))?;
-        for index in self.0.iter() {
-            for byte in index.to_le_bytes() {
-                run.serialize_element(&byte)?;
-            }
-        }
-        run.end()
     }
 }

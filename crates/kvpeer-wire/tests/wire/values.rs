@@ -86,6 +86,25 @@ fn equal_bytes_are_not_equal_keys() {
 }
 
 #[test]
+fn runs_have_keys_in_common_from_a_place_on() {
+    let (even, short) = (run(&[b"ab", b"cd", b"ef", b"gh"]), run(&[b"cd", b"ef", b"xy"]));
+    let mixed = run(&[b"a", b"cd", b"ef", b"gh"]);
+    for (a, at, b, from, common) in [
+        (&even, 0, &even, 0, 4),
+        (&even, 1, &short, 0, 2),
+        (&short, 0, &even, 1, 2),
+        (&even, 0, &short, 0, 0),
+        (&even, 1, &mixed, 1, 3),
+        (&mixed, 2, &short, 1, 1),
+        (&even, 4, &even, 0, 0),
+        (&even, 9, &even, 9, 0),
+    ] {
+        assert_eq!(a.as_keys().common(at, b.as_keys(), from), common, "{a:?} {at} {b:?} {from}");
+    }
+    assert_eq!(Keys::from(key_of(b"ab")), run(&[b"ab"]).as_keys());
+}
+
+#[test]
 fn no_keys_at_all() {
     let body = with_ends(&[]);
     for none in [Keys::EMPTY, KeysBuf::new().as_keys(), keys_in(&body), keys_in(&[1, 1, b'r', 1, 9, 0, 0])] {

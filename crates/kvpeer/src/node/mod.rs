@@ -115,7 +115,8 @@ impl Node {
         keys: Keys<'_>,
     ) -> Result<Vec<LookupState>, Misuse> {
         let now = self.clock.now();
-        let states = keys.iter().map(|key| self.endpoint.lookup(now, request, key)).collect();
+        let mut states = Vec::new();
+        self.endpoint.lookup_many(now, request, keys, &mut states);
         self.endpoint.command(now, Command::FlushLookups, &mut self.io)?;
         Ok(states)
     }
