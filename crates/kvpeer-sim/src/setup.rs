@@ -170,6 +170,11 @@ impl Setup {
             scripts: Vec::new(),
         }
     }
+
+    /// Whether a node can miss or lose a session without any fault.
+    pub(crate) fn denies_sessions(&self) -> bool {
+        !self.unreachable.is_empty() || self.limits.peers + 1 < usize::from(self.nodes)
+    }
 }
 
 /// Timers of a few seconds, so that their moments coincide often; no heartbeats, which would go on for ever.

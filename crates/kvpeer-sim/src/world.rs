@@ -69,7 +69,7 @@ impl World {
             writes: BTreeMap::new(),
             scripts: vec![0; setup.scripts.len()],
             spent: 0,
-            disturbed: !setup.unreachable.is_empty(),
+            disturbed: setup.denies_sessions(),
             broken: None,
             setup: Fixed(setup),
         }
