@@ -1,13 +1,10 @@
 #!/usr/bin/env python3
-"""A node of vLLM 0.33.0: its own sessions and its own ZeroMQ transport, driven by its own manager.
+"""A node of vLLM 0.33.0 that takes orders: its own sessions, ZeroMQ and NIXL transports, driven by its own manager.
 
-The data plane moves nothing: any metadata is accepted, each WRITE is printed and is done at the next poll. What is
-tested with it is the control plane.
+    vllm_node.py PORT BLOCKS BLOCK_LEN [MODEL]     ends when stdin does; $PYTHONHASHSEED is its hash seed
 
-    vllm_node.py serve PORT FIRST LAST [PD_ID]       holds the keys FIRST..LAST, until stdin closes
-    vllm_node.py fetch PORT PEER FIRST LAST [PD_ID]  asks PEER for them and fetches what it holds
-
-Every line on stdout is JSON.
+One JSON object a line on stdin, one answer a line on stdout: the orders of the example `interop_node` of kvpeer-vllm.
+Another MODEL is another configuration digest.
 """
 import vllm_stubs  # noqa: F401  (must be first)
 import json
@@ -16,90 +13,43 @@ import os
 import select
 import sys
 import time
-from concurrent.futures import Future
 
 import numpy as np
 
 from vllm.v1.kv_offload.base import (LookupResult, OffloadKey, ReqContext,
                                      RequestOffloadingContext, ScheduleEndContext)
 from vllm.v1.kv_offload.tiering.base import ParentManager, TransferJob
-from vllm.v1.kv_offload.tiering.p2p import manager as m
-from vllm.v1.kv_offload.tiering.p2p.data.base import DataTransport, PollResult
+from vllm.v1.kv_offload.tiering.p2p.manager import P2PSecondaryTierManager
 
-BLOCK_LEN, NUM_BLOCKS = 4096, 256
 SCHED_END = ScheduleEndContext(new_req_ids=(), preempted_req_ids=())
-
-
-def say(**what):
-    print(json.dumps(what), flush=True)
+PATIENCE = 45       # longer than vLLM's own: 30 s for a fetch, 10 s for the ack of its abort
 
 
 def key_of(i):
-    return OffloadKey(b"kvpeer-block-%d" % i + b"\0" * (23 - len(str(i))))
+    return OffloadKey((b"kvpeer-block-%d" % i).ljust(36, b"\0"))
 
 
-class Paper(DataTransport):
-    """WRITEs that are said, not done."""
-
-    def __init__(self, name, view, config_fields=None, backends=None, num_threads=0):
-        super().__init__(view, config_fields)
-        self._remote_dlists, self.n, self.live = {}, 0, {}
-
-    def get_agent_metadata(self):
-        return b"paper"
-
-    def add_remote_peer(self, peer_id, agent_metadata, base_addr, num_blocks, block_len):
-        self._remote_dlists[peer_id] = num_blocks
-        say(event="registered", peer=peer_id, metadata=agent_metadata.decode(), blocks=num_blocks)
-
-    def remove_remote_peer(self, peer_id):
-        self._remote_dlists.pop(peer_id, None)
-
-    def write_blocks(self, peer_id, local, remote):
-        if peer_id not in self._remote_dlists:
-            return None
-        self.n += 1
-        self.live[self.n] = peer_id
-        say(event="write", src=[int(x) for x in local], dst=[int(x) for x in remote])
-        return self.n
-
-    def poll(self, peer_id=None):
-        done = [t for t, p in self.live.items() if peer_id in (None, p)]
-        for t in done:
-            del self.live[t]
-        return PollResult(done, ())
-
-    def cancel(self, ids, mode="immediate"):
-        for t in ids:
-            self.live.pop(t, None)
-        return []
-
-    def close(self):
-        pass
-
-
-m.NixlTransport = Paper
+def content(i, block_len):
+    j = np.arange(block_len, dtype=np.uint64)
+    return ((131 * i + 7 * j + (j >> np.uint64(8))) & np.uint64(255)).astype(np.uint8)
 
 
 class Node(ParentManager):
-    def __init__(self, port, held):
-        self.mm = mmap.mmap(-1, BLOCK_LEN * NUM_BLOCKS)
-        self.table = {key_of(i): i for i in held}
-        self.next_job, self.results, self.loads = 1, {}, set()
-        self.mgr = m.P2PSecondaryTierManager(
-            vllm_stubs.make_spec(), memoryview(self.mm).cast("B", (NUM_BLOCKS, BLOCK_LEN)),
-            host="127.0.0.1", port=port, num_threads=1)
+    def __init__(self, port, blocks, block_len, model):
+        self.mm = mmap.mmap(-1, block_len * blocks)
+        self.block_len = block_len
+        self.region = np.frombuffer(self.mm, dtype=np.uint8).reshape(blocks, block_len)
+        self.table, self.next_job, self.results, self.loads, self.open = {}, 1, {}, set(), {}
+        self.mgr = P2PSecondaryTierManager(
+            vllm_stubs.make_spec(model), memoryview(self.mm).cast("B", (blocks, block_len)),
+            host="127.0.0.1", port=port, num_threads=2)
 
+    # What vLLM's manager asks its engine.
     def on_new_request(self, ctx):
         return RequestOffloadingContext()
 
     def lookup(self, key, ctx):
         return LookupResult.HIT if key in self.table else LookupResult.MISS
-
-    def job(self, keys, chunk_ids, is_promotion, ctx):
-        jid, self.next_job = self.next_job, self.next_job + 1
-        ids = np.array(chunk_ids, dtype=np.int64)
-        return TransferJob(job_id=jid, keys=list(keys), chunk_ids=ids, is_promotion=is_promotion, req_context=ctx)
 
     def create_store_job(self, keys, ctx):
         return self.job(keys, [self.table[k] for k in keys], False, ctx)
@@ -107,67 +57,100 @@ class Node(ParentManager):
     def on_request_finished(self, ctx):
         pass
 
+    def job(self, keys, blocks, is_promotion, ctx):
+        job_id, self.next_job = self.next_job, self.next_job + 1
+        return TransferJob(job_id=job_id, keys=list(keys), chunk_ids=np.array(blocks, dtype=np.int64),
+                           is_promotion=is_promotion, req_context=ctx)
+
     def step(self):
         for r in self.mgr.get_finished_jobs():
             if r.job_id in self.loads:
                 self.results[r.job_id] = r.success
-            else:
-                say(event="stored", ok=r.success)
         self.mgr.serve_external_requests(self)
         self.mgr.on_schedule_end(SCHED_END)
+        time.sleep(0.0005)
 
-    def offer(self, rid):
-        ctx = ReqContext(req_id=rid, kv_transfer_params={"remote_decoder": {"kv_request_id": rid}})
+    def until(self, done):
+        end = time.monotonic() + PATIENCE
+        while not done() and time.monotonic() < end:
+            self.step()
+        return done()
+
+    # Orders.
+    def hold(self, first, last):
+        for i in range(first, last):
+            self.region[i] = content(i, self.block_len)
+            self.table[key_of(i)] = i
+        return dict(event="held", blocks=len(self.table))
+
+    def store(self, request):
+        ctx = ReqContext(req_id=request, kv_transfer_params={"remote_decoder": {"kv_request_id": request}})
         self.mgr.on_new_request(ctx)
         self.mgr.submit_store(self.create_store_job(list(self.table), ctx))
+        return dict(event="stored")
 
-    def fetch(self, peer, wanted, pd_id):
+    def fetch(self, peer, request, first, last, into, pd=False, abort=False, again=False, keep=False):
         host, port = peer.rsplit(":", 1)
-        rid = pd_id or "vllm-%d" % os.getpid()
-        kind = "remote_prefiller" if pd_id else "remote_kv_source"
-        ctx = ReqContext(req_id=rid, kv_transfer_params={
-            kind: dict(kv_request_id=rid, remote_host=host, remote_port=int(port))})
-        self.mgr.on_new_request(ctx)
-        hits, todo, end = [], [key_of(i) for i in wanted], time.monotonic() + 30
-        if pd_id:
-            hits, todo = todo, []
-        while todo and time.monotonic() < end:
-            answers = {k: self.mgr.lookup(k, ctx) for k in todo}
-            hits += [k for k in todo if answers[k] is LookupResult.HIT]
-            todo = [k for k in todo if answers[k] is LookupResult.RETRY]
-            self.step()
-            time.sleep(0.001)
-        ok = None
+        kind = "remote_prefiller" if pd else "remote_kv_source"
+        if again:
+            ctx = self.open[request]
+        else:
+            ctx = ReqContext(req_id=request, kv_transfer_params={
+                kind: dict(kv_request_id=request, remote_host=host, remote_port=int(port))})
+            self.mgr.on_new_request(ctx)
+        wanted = range(first, last)
+        states = {}
+
+        def ask():
+            for i in wanted:
+                if states.get(i) not in (LookupResult.HIT, LookupResult.MISS):
+                    states[i] = self.mgr.lookup(key_of(i), ctx)
+            return all(s in (LookupResult.HIT, LookupResult.MISS) for s in states.values())
+        if not pd:
+            self.until(ask)
+        hits = [i for i in wanted if pd or states[i] is LookupResult.HIT]
+        answer = dict(event="fetched", hits=len(hits), ok=None, bytes=None)
+        finished = False
         if hits:
-            job = self.job(hits, range(100, 100 + len(hits)), True, ctx)
+            self.region[into:into + len(hits)] = 0
+            job = self.job([key_of(i) for i in hits], range(into, into + len(hits)), True, ctx)
             self.loads.add(job.job_id)
             self.mgr.submit_load(job)
-            while job.job_id not in self.results and time.monotonic() < end:
-                self.step()
-                time.sleep(0.001)
-            ok = self.results.get(job.job_id)
-        self.mgr.on_request_finished(ctx)
-        self.step()
-        say(event="fetched", hits=len(hits), unresolved=len(todo), ok=ok)
+            if abort:
+                self.until(lambda: self.region[into].any())
+                self.mgr.on_request_finished(ctx)
+                finished = True
+            self.until(lambda: job.job_id in self.results)
+            answer["ok"] = self.results.get(job.job_id)
+            answer["bytes"] = bool(answer["ok"]) and all(
+                np.array_equal(self.region[into + n], content(i, self.block_len)) for n, i in enumerate(hits))
+        if keep:
+            self.open[request] = ctx
+        elif not finished:
+            self.mgr.on_request_finished(ctx)
+            self.step()
+        return answer
 
 
 def main():
-    cmd, port, *rest = sys.argv[1:]
-    held = range(int(rest[0]), int(rest[1])) if cmd == "serve" else range(0)
-    node = Node(int(port), held)
-    if cmd == "serve":
-        if len(rest) > 2:
-            node.offer(rest[2])
-        say(event="ready", id=node.mgr._local_id, fingerprint=node.mgr._data.config_fingerprint,
-            hash_seed=node.mgr._get_hash_seed())
-        while not (select.select([sys.stdin], [], [], 0)[0] and not os.read(0, 4096)):
-            node.step()
-            time.sleep(0.001)
-    else:
-        peer, first, last, *pd = rest
-        node.fetch(peer, range(int(first), int(last)), pd[0] if pd else None)
+    port, blocks, block_len = map(int, sys.argv[1:4])
+    node = Node(port, blocks, block_len, (sys.argv[4:] or ["kvpeer-interop"])[0])
+    print(json.dumps(dict(event="ready", fingerprint=node.mgr._data.config_fingerprint,
+                          hash_seed=node.mgr._get_hash_seed())), flush=True)
+    waiting = b""
+    while True:
+        if select.select([0], [], [], 0)[0]:
+            got = os.read(0, 65536)
+            if not got:
+                break
+            *lines, waiting = (waiting + got).split(b"\n")
+            for line in lines:
+                order = json.loads(line)
+                print(json.dumps(getattr(node, order.pop("do"))(**order)), flush=True)
+        node.step()
     node.mgr.shutdown()
-    os._exit(0)
+    sys.stdout.flush()
+    os._exit(0)      # nixl-cu12 1.5.1's UCX plugin crashes at an orderly exit
 
 
 if __name__ == "__main__":

@@ -212,6 +212,30 @@ pub(crate) struct NodeArgs {
     /// What the blocks hold, as in model=x; peers must say the same. May be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub(crate) fingerprint: Vec<(String, String)>,
+    #[cfg(feature = "vllm")]
+    #[command(flatten)]
+    pub(crate) vllm: VllmArgs,
+}
+
+/// Among vLLM's nodes.
+#[cfg(feature = "vllm")]
+#[derive(Args, Default, Debug)]
+pub(crate) struct VllmArgs {
+    /// Work with vLLM 0.33 nodes, over ZeroMQ and NIXL; keys are what they and you agree on
+    #[arg(long, requires = "vllm_digest", conflicts_with_all = ["provider", "fabric_bind", "fingerprint"])]
+    pub(crate) vllm: bool,
+    /// The vLLM nodes' configuration digest, or `any`: no comparison, at your risk
+    #[arg(long, value_name = "DIGEST", requires = "vllm")]
+    pub(crate) vllm_digest: Option<String>,
+    /// The vLLM nodes' hash seed, as they compare it
+    #[arg(long, value_name = "TEXT", requires = "vllm", default_value = "vllm-none-hash")]
+    pub(crate) vllm_seed: String,
+    /// NIXL's `libnixl_capi.so`, as a path or as a name for the dynamic loader
+    #[arg(long, value_name = "FILE", requires = "vllm", default_value = kvpeer_nixl::DEFAULT_LIBRARY)]
+    pub(crate) nixl: String,
+    /// UCX's transports, as in UCX_TLS, instead of `tcp`; no other one can fence a peer
+    #[arg(long, value_name = "LIST", requires = "vllm")]
+    pub(crate) ucx: Option<String>,
 }
 
 fn parse_size(text: &str) -> Result<NonZeroU64, String> {

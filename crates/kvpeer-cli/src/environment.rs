@@ -1,16 +1,18 @@
-//! The environment that libfabric reads.
+//! The environment that libfabric and NIXL read.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::say;
 
-/// Replaces this process by itself, with the variables that libfabric should find and the user did not set.
+/// Replaces this process by itself, with the variables that they should find and the user did not set.
 ///
-/// They must be there before libfabric is loaded and before any thread runs, so this comes first. It returns when
+/// They must be there before they are loaded and before any thread runs, so this comes first. It returns when
 /// there is nothing to add, or when it is not possible: libfabric then works with its defaults, at a price.
 pub(crate) fn complete() {
-    let missing = kvpeer_fabric::missing_env();
+    let mut missing = kvpeer_fabric::missing_env();
+    #[cfg(feature = "vllm")]
+    missing.extend(kvpeer_nixl::RECOMMENDED_ENV.iter().filter(|(name, _)| std::env::var_os(name).is_none()));
     if missing.is_empty() {
         return;
     }
@@ -22,6 +24,6 @@ pub(crate) fn complete() {
     }
     let error = again.args(args).envs(missing.iter().copied()).exec();
     say::warning(format_args!(
-        "libfabric's recommended environment could not be set ({error}); peers may cost more memory and time"
+        "the recommended environment could not be set ({error}); peers may cost more memory and time"
     ));
 }

@@ -50,13 +50,17 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::DemoNode(args) => demo::run_node(args),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+    let code = match outcome {
+        Ok(()) => 0,
         Err(stopped) => {
             say::complaint(&stopped);
-            ExitCode::from(stopped.exit.code())
+            stopped.exit.code()
         }
-    }
+    };
+    // With NIXL loaded, an orderly end of the process can crash after all is done.
+    #[cfg(feature = "vllm")]
+    kvpeer_nixl::leave_if_loaded(code);
+    ExitCode::from(code)
 }
 
 /// The options, or the exit code after help or one line of explanation.

@@ -1,5 +1,8 @@
 //! Starts this process's node.
 
+#[cfg(feature = "vllm")]
+mod among_vllm;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -39,6 +42,10 @@ pub(crate) fn start(
     cache: impl BlockCache + 'static,
 ) -> Result<Running, Stopped> {
     let listen = args.listen.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), plan.default_port));
+    #[cfg(feature = "vllm")]
+    if args.vllm.vllm {
+        return among_vllm::start(args, listen, plan, cache);
+    }
     let mut config = NodeConfig::new(plan.region);
     config.timing = plan.timing;
     config.compat = Compatibility {
@@ -56,6 +63,10 @@ pub(crate) fn start(
     network.fabric.provider = args.provider;
     network.fabric.bind = fabric_bind.unwrap_or(listen.ip());
     let node = kvpeer::Node::tcp_fabric(&config, network, cache).map_err(|error| refused(listen, &error))?;
+    spawn(node, listen)
+}
+
+fn spawn(node: kvpeer::Node, listen: SocketAddr) -> Result<Running, Stopped> {
     let address = node.address().unwrap_or_default();
     let peer_id = node.peer_id().as_str().to_owned();
     let (handle, events) = node.spawn().map_err(|error| refused(listen, &error))?;
@@ -91,16 +102,9 @@ fn fingerprint(pairs: &[(String, String)]) -> Result<FingerprintBuf, Stopped> {
     Ok(fingerprint)
 }
 
-/// HS-14: who is not on loopback hears what that means.
 /// What the user should know about these options.
 fn warnings(listen: SocketAddr, provider: Provider) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if !listen.ip().to_canonical().is_loopback() {
-        warnings.push(format!(
-            "listening on {listen}, beyond loopback: the control plane is not authenticated, so anybody who reaches it \
-             can take blocks and be given a key to this node's region; use it in a trusted network only"
-        ));
-    }
+    let mut warnings = Vec::from_iter(beyond_loopback(listen));
     match provider {
         Provider::Tcp => {}
         Provider::Shm => warnings.push(
@@ -110,6 +114,16 @@ fn warnings(listen: SocketAddr, provider: Provider) -> Vec<String> {
         ),
     }
     warnings
+}
+
+/// HS-14: who is not on loopback hears what that means.
+fn beyond_loopback(listen: SocketAddr) -> Option<String> {
+    (!listen.ip().to_canonical().is_loopback()).then(|| {
+        format!(
+            "listening on {listen}, beyond loopback: the control plane is not authenticated, so anybody who reaches it \
+             can take blocks and be given a key to this node's region; use it in a trusted network only"
+        )
+    })
 }
 
 fn refused(listen: SocketAddr, error: &NodeError) -> Stopped {

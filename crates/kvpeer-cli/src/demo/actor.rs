@@ -75,6 +75,8 @@ fn loopback(args: &DemoNodeArgs) -> NodeArgs {
         provider: args.provider,
         fabric_bind: None,
         fingerprint: Vec::new(),
+        #[cfg(feature = "vllm")]
+        vllm: crate::args::VllmArgs::default(),
     }
 }
 
