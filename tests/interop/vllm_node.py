@@ -89,7 +89,14 @@ class Node(ParentManager):
         self.mgr.submit_store(self.create_store_job(list(self.table), ctx))
         return dict(event="stored")
 
-    def fetch(self, peer, request, first, last, into, pd=False, abort=False, again=False, keep=False):
+    def await_fetch(self, request):
+        def asked():
+            states = [s._server._requests.get(request) for s in self.mgr._sessions.values()]
+            return any(r.demand_received for st in states if st for r in st.outbound.values())
+        return dict(event="asked" if self.until(asked) else "not asked")
+
+    def fetch(self, peer, request, first, last, into, pd=False, abort=False, again=False, keep=False,
+              refused=False):
         host, port = peer.rsplit(":", 1)
         kind = "remote_prefiller" if pd else "remote_kv_source"
         if again:

@@ -75,6 +75,7 @@ impl Actor {
             Some("hold") => self.hold(number(order, "first")?, number(order, "last")?),
             Some("store") => self.store(order["request"].as_str().unwrap_or_default()),
             Some("fetch") => self.fetch(order),
+            Some("await_fetch") => self.await_fetch(order["request"].as_str().unwrap_or_default()),
             _ => Err("no such order".into()),
         }
     }
@@ -93,6 +94,17 @@ impl Actor {
         let keys = keys(&self.held)?;
         self.node.store(self.table.mint(), &id(request)?, keys, self.held.clone(), None).wait()?;
         Ok(json!({ "event": "stored" }))
+    }
+
+    /// Until a peer fetches what is stored, or not stored yet, for a request.
+    fn await_fetch(&self, wanted: &str) -> Result<Value, Failed> {
+        loop {
+            if let Event::FetchArrived { request, .. } = self.events.recv_timeout(PATIENCE)?
+                && request.as_str() == wanted
+            {
+                return Ok(json!({ "event": "asked" }));
+            }
+        }
     }
 
     fn fetch(&mut self, order: &Value) -> Result<Value, Failed> {
@@ -126,10 +138,10 @@ impl Actor {
             answer["quarantined"] = released.is_some().into();
             answer["bytes"] = (loaded && self.are_right(&hits, into)?).into();
         }
-        let why = self.events.try_iter().find_map(|event| {
-            let Event::RequestFailed { request: failed, reason } = event else { return None };
-            (failed == request).then(|| format!("{reason:?}"))
-        });
+        let mut why = self.events.try_iter().find_map(|event| failure(&event, &request));
+        while order["refused"] == true && why.is_none() {
+            why = failure(&self.events.recv_timeout(PATIENCE)?, &request);
+        }
         answer["why"] = why.clone().into();
         if order["keep"] != true && why.is_none() {
             self.node.finish(&request, Role::Consumer).wait()?;
@@ -191,6 +203,12 @@ impl Actor {
         }
         Ok(true)
     }
+}
+
+/// Why a request failed, if this says so.
+fn failure(event: &Event, request: &RequestId) -> Option<String> {
+    let Event::RequestFailed { request: failed, reason } = event else { return None };
+    (failed == request).then(|| format!("{reason:?}"))
 }
 
 fn number(order: &Value, name: &str) -> Result<u32, Failed> {

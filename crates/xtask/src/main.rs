@@ -10,6 +10,7 @@ mod ci;
 mod coverage;
 mod demo;
 mod fuzz;
+mod interop;
 mod model;
 mod rules;
 mod seeded_faults;
@@ -52,6 +53,8 @@ enum Task {
     Replay(model::ReplayArgs),
     /// Fuzzes one target, or each for a moment, with AddressSanitizer
     Fuzz(fuzz::FuzzArgs),
+    /// Runs kvpeer against vLLM's own nodes, both ways, and compares every byte
+    Interop(interop::InteropArgs),
     /// Format, lints and documentation, with every feature set that is shipped
     Check(check::CheckArgs),
     /// All that a change must pass, or the long forms, too
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Task::Model(args) => model::run(&args),
         Task::Replay(args) => model::replay(&args),
         Task::Fuzz(args) => fuzz::run(&args),
+        Task::Interop(args) => interop::run(&args),
         Task::Check(args) => check::run(&args),
         Task::Ci(args) => ci::run(&args),
     };

@@ -23,6 +23,8 @@ pub(crate) enum Need {
     LlvmTools,
     /// To draw graphs.
     Graphviz,
+    /// Builds libzmq.
+    CppCompiler,
 }
 
 /// The oldest libfabric that kvpeer is tested with.
@@ -38,6 +40,7 @@ impl Need {
             Self::Valgrind => &["valgrind"],
             Self::LlvmTools => &["llvm-22"],
             Self::Graphviz => &["graphviz"],
+            Self::CppCompiler => &["g++"],
         }
     }
 
@@ -49,6 +52,7 @@ impl Need {
             }
             Self::Valgrind => succeeds(Command::new("valgrind").arg("--version")),
             Self::Graphviz => succeeds(Command::new("dot").arg("-V")),
+            Self::CppCompiler => succeeds(Command::new("c++").arg("--version")),
             Self::LlvmTools => {
                 let tools = std::path::Path::new(LLVM_TOOLS);
                 ["llvm-cov", "llvm-profdata"].iter().all(|tool| tools.join(tool).is_file())
@@ -66,6 +70,7 @@ impl fmt::Display for Need {
             Self::Valgrind => f.write_str("valgrind"),
             Self::LlvmTools => f.write_str("llvm-cov and llvm-profdata of LLVM 22"),
             Self::Graphviz => f.write_str("Graphviz' dot"),
+            Self::CppCompiler => f.write_str("a C++ compiler"),
         }
     }
 }
