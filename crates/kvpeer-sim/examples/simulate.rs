@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     let mut taken = 0;
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for seed in first..first.saturating_add(count) {
-        let run = simulate(seed, usize::try_from(steps).unwrap_or(300));
+        let run = simulate(kvpeer_sim::Family::Seed, seed, usize::try_from(steps).unwrap_or(300));
         taken += run.tale.steps.len();
         run.log.seen.iter().for_each(|what| *seen.entry(format!("{what:?}")).or_default() += 1);
         let Some(broken) = run.broken else { continue };

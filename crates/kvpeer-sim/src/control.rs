@@ -21,8 +21,8 @@ pub(crate) struct Conn {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct End {
     pub(crate) state: EndState,
-    /// Frames on their way to this end.
-    pub(crate) queue: VecDeque<Arc<[u8]>>,
+    /// What is on its way to this end.
+    pub(crate) queue: VecDeque<Item>,
     pub(crate) flow: Flow,
     /// What this end has said, and what it was told.
     pub(crate) said: Milestones,
@@ -31,6 +31,20 @@ pub(crate) struct End {
     pub(crate) talk: Talk,
     /// When this end last heard anything, or was opened.
     pub(crate) heard_at: Time,
+    /// It has found that the other end breaks the protocol, and takes no more messages (END-3).
+    pub(crate) deaf: bool,
+}
+
+/// Something that a control plane reports of the bytes of a connection.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Item {
+    Frame(Arc<[u8]>),
+    /// Bytes that complete nothing.
+    Part,
+    /// Bytes that are no message.
+    Garbage,
+    /// A preamble with versions that nobody here speaks.
+    Versions,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -114,12 +128,21 @@ impl Conn {
         end.state == EndState::Open && end.flow != Flow::Muted && over
     }
 
-    /// A frame leaves an end.
-    pub(crate) fn send(&mut self, from: Side, frame: Arc<[u8]>) {
+    /// The connection breaks inside of a message: `whole` of those under way to this end arrive, and a part of the
+    /// next.
+    pub(crate) fn tear(&mut self, to: Side, whole: usize) {
+        self.cut = true;
+        let queue = &mut self.end_mut(to).queue;
+        queue.truncate(whole);
+        queue.push_back(Item::Part);
+    }
+
+    /// Something leaves an end.
+    pub(crate) fn put(&mut self, from: Side, item: Item) {
         let cut = self.cut;
         let end = self.end_mut(from.other());
         if end.state != EndState::Closed && end.flow != Flow::Muted && !cut {
-            end.queue.push_back(frame);
+            end.queue.push_back(item);
         }
     }
 }

@@ -9,6 +9,7 @@
 mod control;
 mod effects;
 mod judge;
+mod lie;
 mod names;
 mod node;
 mod observe;
@@ -25,8 +26,9 @@ mod wish;
 mod world;
 
 pub use judge::{Broken, Promise};
+pub use lie::Lie;
 pub use names::{BadName, ConnKey, Process, RightKey, RoundKey, Side, Who, WriteKey};
-pub use random::{Run, setup_of, simulate};
+pub use random::{Family, Run, setup_of, simulate};
 pub use seen::{Log, Seen};
 pub use setup::Setup;
 pub use step::{ProbeAnswer, Step};

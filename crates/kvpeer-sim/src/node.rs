@@ -7,7 +7,7 @@ use kvpeer_wire::RegionInfo;
 
 use crate::judge::Known;
 use crate::names::{ConnKey, Process, RightKey, Side, Who};
-use crate::setup::{Ask, Setup};
+use crate::setup::{Ask, Fits, Setup};
 
 /// A node in one of its lives.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -110,6 +110,8 @@ pub(crate) struct Load {
     pub(crate) state: LoadState,
     /// The link that its fetch was sent on.
     pub(crate) epoch: Option<Epoch>,
+    /// Where its blocks come from.
+    pub(crate) source: Option<Who>,
     /// The engine has aborted it, or finished its request.
     pub(crate) unwanted: bool,
 }
@@ -122,10 +124,20 @@ pub(crate) enum LoadState {
     Quarantined,
 }
 
+/// What a store job is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Purpose {
+    Request(u8),
+    /// A lookup of this peer's.
+    Lookup(Option<Who>),
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Store {
     pub(crate) keys: Vec<u8>,
     pub(crate) blocks: Vec<BlockIdx>,
+    /// What it was stored, or pinned, for.
+    pub(crate) purpose: Purpose,
     /// Blocks that reached the consumer, as the producer has told it.
     pub(crate) delivered: u32,
     /// Another job pins one of the blocks, too: whose block was delivered cannot be told.
@@ -137,14 +149,15 @@ impl Node {
         let who = process.who;
         let stock = setup.stock.iter().find(|(owner, _)| *owner == who).map(|(_, keys)| keys.as_slice());
         let cache: BTreeMap<u8, BlockIdx> = stock.unwrap_or_default().iter().copied().zip(0u32..).collect();
-        let mut cells = vec![Cell::Blank; setup.blocks as usize];
+        let endpoint = endpoint(setup, process);
+        let mut cells = vec![Cell::Blank; endpoint.config().region.num_blocks as usize];
         for (key, block) in &cache {
             cells[*block as usize] = Cell::Of(*key);
         }
         Self {
             process,
             state: Alive::Yes,
-            endpoint: endpoint(setup, process),
+            endpoint,
             dials: BTreeMap::new(),
             rights: BTreeMap::new(),
             probes: BTreeMap::new(),
@@ -178,6 +191,15 @@ impl Node {
     }
 }
 
+impl Purpose {
+    pub(crate) fn is_lookup(self) -> bool {
+        match self {
+            Self::Lookup(_) => true,
+            Self::Request(_) => false,
+        }
+    }
+}
+
 impl Right {
     pub(crate) fn new(conn: ConnKey, side: Side) -> Self {
         Self {
@@ -203,11 +225,11 @@ impl Right {
 
 impl Book {
     /// Puts down a store or a pin.
-    pub(crate) fn store(&mut self, job: JobId, keys: Vec<u8>, blocks: Vec<BlockIdx>) {
+    pub(crate) fn store(&mut self, job: JobId, purpose: Purpose, keys: Vec<u8>, blocks: Vec<BlockIdx>) {
         let others = self.stores.values_mut();
         let shared = others.filter(|store| store.blocks.iter().any(|block| blocks.contains(block)));
         let shared = shared.map(|store| store.shared = true).count() > 0;
-        self.stores.insert(job, Store { keys, blocks, delivered: 0, shared });
+        self.stores.insert(job, Store { keys, blocks, purpose, delivered: 0, shared });
     }
 
     /// The job whose block is read.
@@ -233,5 +255,18 @@ fn endpoint(setup: &Setup, process: Process) -> Endpoint {
     let mut config = Config::new(identity, region, Compatibility::default());
     config.timing = setup.timing.clone();
     config.limits = setup.limits.clone();
+    if let Some(other) = setup.others.get(&process.who) {
+        config.timing = other.timing.clone();
+        config.limits = other.limits.clone();
+        config.region.num_blocks = other.blocks;
+        match other.fits {
+            Fits::Yes => {}
+            Fits::OtherLength => config.region.block_len *= 2,
+            Fits::OtherSeed => config.compat.hash_seed = "another".to_owned(),
+            Fits::OtherFingerprint => {
+                config.compat.fingerprint.push("layout", "another").expect("a short pair");
+            }
+        }
+    }
     Endpoint::new(config).expect("a sound configuration")
 }

@@ -103,6 +103,9 @@ impl World {
                 (!cancelled).then_some(Fault::WriteRefused)
             }
             Step::Cut(_) => Some(Fault::Cut),
+            Step::Tear(..) => Some(Fault::Tear),
+            Step::Garble(..) => Some(Fault::Garble),
+            Step::Versions(_) => Some(Fault::Versions),
             Step::Mute(..) => Some(Fault::Mute),
             Step::DelayLink(..) => Some(Fault::DelayLink),
             Step::DelayAnswer(..) => Some(Fault::DelayAnswer),
@@ -114,6 +117,8 @@ impl World {
             | Step::Time
             | Step::Wait(_)
             | Step::Dial { .. }
+            | Step::Lie { .. }
+            | Step::Call(_)
             | Step::Accept(_)
             | Step::Deliver { .. }
             | Step::HangUp { .. }
@@ -136,6 +141,9 @@ impl Fault {
         match self {
             Fault::WriteRefused => false,
             Fault::Cut
+            | Fault::Tear
+            | Fault::Garble
+            | Fault::Versions
             | Fault::Mute
             | Fault::DelayLink
             | Fault::DialRefused
@@ -283,6 +291,28 @@ impl<'a> Options<'a> {
         }
         if !conn.cut {
             self.fault(Step::Cut(key));
+            self.broken_bytes(key, conn);
+        }
+    }
+
+    /// What can become of bytes under way.
+    fn broken_bytes(&mut self, key: ConnKey, conn: &crate::control::Conn) {
+        for side in Side::BOTH {
+            let end = conn.end(side);
+            if end.state == EndState::Closed || end.flow != Flow::Prompt {
+                continue;
+            }
+            for whole in (0u8..=2).take(end.queue.len() + 1) {
+                self.fault(Step::Tear(key, side, whole));
+            }
+            self.fault(Step::Garble(key, side));
+        }
+        let fresh = |side: Side| {
+            let end = conn.end(side);
+            !end.said.connect && !end.heard.connect && end.queue.is_empty() && end.state != EndState::Closed
+        };
+        if Side::BOTH.into_iter().all(fresh) {
+            self.fault(Step::Versions(key));
         }
     }
 

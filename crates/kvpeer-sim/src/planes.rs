@@ -9,7 +9,7 @@ use crate::control::EndState;
 use crate::effects::Effects;
 use crate::judge::{Cause, Promise};
 use crate::names::{RightKey, Who, WriteKey, keys_buf, request_id};
-use crate::node::{Cell, Load, LoadState, Probe, RightState, Target};
+use crate::node::{Cell, Load, LoadState, Probe, Purpose, RightState, Target};
 use crate::observe::Before;
 use crate::rma::{Write, WriteState};
 use crate::seen::{Log, Seen};
@@ -25,7 +25,7 @@ impl World {
             None => false,
         };
         if !known {
-            self.fail(Promise::Law, format!("{who} asks for {ask:?} of epoch {} in vain", epoch.0));
+            self.blame(who, Promise::Law, format!("{who} asks for {ask:?} of epoch {} in vain", epoch.0));
         }
     }
 
@@ -43,7 +43,7 @@ impl World {
     pub(crate) fn close_right(&mut self, who: Who, epoch: Epoch) {
         let stale = self.setup.choices.contains(&Choice::StaleAnswers);
         let Some(right) = self.edit(who).rights.get_mut(&epoch) else {
-            return self.fail(Promise::Law, format!("{who} closes right {}, which is none", epoch.0));
+            return self.blame(who, Promise::Law, format!("{who} closes right {}, which is none", epoch.0));
         };
         if !stale {
             // The plane and the embedder drop what nobody waits for.
@@ -109,6 +109,9 @@ impl World {
     }
 
     pub(crate) fn answer_probe(&mut self, who: Who, id: ProbeId, answer: ProbeAnswer, log: &mut Log) {
+        let right = self.node(who).rights.get(&id.epoch).map(|right| (right.conn, right.side));
+        let conn = right.and_then(|(conn, side)| Some((self.conns.get(&conn)?, side)));
+        let peer = conn.map(|(conn, side)| conn.process(side.other()).who);
         let node = self.edit(who);
         let Some(Probe { keys, open, over }) = node.probes.remove(&id) else { return };
         let answered = match answer {
@@ -131,14 +134,14 @@ impl World {
             let job = JobId(node.next_pin);
             node.next_pin += 1;
             let blocks = hits.iter().map(|(_, block)| *block).collect();
-            node.book.store(job, pinned, blocks);
+            node.book.store(job, Purpose::Lookup(peer), pinned, blocks);
             job
         });
         self.handle(who, Input::Probed { probe: id, pin, hits: &hits, misses: &misses }, log);
         if let Some(job) = pin.filter(|_| over)
             && self.node(who).book.stores.contains_key(&job)
         {
-            self.fail(Promise::OneResult, format!("a late pin, {}, gets no result", job.0));
+            self.blame(who, Promise::OneResult, format!("a late pin, {}, gets no result", job.0));
         }
     }
 
@@ -151,12 +154,17 @@ impl World {
         log: &mut Log,
     ) {
         log.say(|| format!("{:>13}{who} writes {src:?} to {dst:?}", ""));
-        match self.judge_post(who, xfer, src, dst) {
+        let posted = if self.is_rogue(who) {
+            self.rogue_write(who, xfer, src, dst)
+        } else {
+            self.judge_post(who, xfer, src, dst)
+        };
+        match posted {
             Ok(write) => {
                 let key = WriteKey { writer: self.node(who).process, xfer };
                 self.writes.insert(key, crate::shared::Shared::new(write));
             }
-            Err((promise, how)) => self.fail(promise, format!("{who} {how}")),
+            Err((promise, how)) => self.blame(who, promise, format!("{who} {how}")),
         }
     }
 
@@ -165,21 +173,29 @@ impl World {
         let (block, content, target) = (write.dst[at], write.keys[at], write.target.owner.who);
         let reads = write.reads() && !write.absolved[at];
         if reads && self.node(key.writer.who).book.pins(write.src[at]) == 0 {
-            self.fail(Promise::Pin, format!("{key} reads a block that nothing pins"));
+            self.blame(key.writer.who, Promise::Pin, format!("{key} reads a block that nothing pins"));
         }
         let Some(write) = self.writes.get(&key) else { return };
         let holder = self.node(target).book.holder(block);
         if holder.is_none() || holder != write.loads[at] {
+            if self.is_rogue(key.writer.who) || self.is_rogue(target) {
+                // A rogue lies about its WRITEs, and about its memory: what comes of it is nobody else's fault.
+                return self.landed(key, at);
+            }
             let owner = write.loads[at];
             let how =
                 format!("{key} for {owner:?} lands in block {block} of {target}, which {holder:?} holds");
             self.fail(Promise::NoLateWrite, how);
         }
-        if let Some(write) = self.writes.get_mut(&key) {
-            write.edit().landed[at] = true;
-        }
+        self.landed(key, at);
         if let Some(cell) = self.edit(target).cells.get_mut(block as usize) {
             *cell = Cell::Of(content);
+        }
+    }
+
+    fn landed(&mut self, key: WriteKey, at: usize) {
+        if let Some(write) = self.writes.get_mut(&key) {
+            write.edit().landed[at] = true;
         }
     }
 
@@ -256,7 +272,8 @@ impl World {
                 if blocks.iter().any(|block| book.pins(*block) > 0 || book.holder(*block).is_some()) {
                     return;
                 }
-                self.edit(who).book.store(*job, keys.clone(), blocks.clone());
+                let purpose = Purpose::Request(*request);
+                self.edit(who).book.store(*job, purpose, keys.clone(), blocks.clone());
                 for (key, block) in keys.iter().zip(blocks) {
                     self.set_cell(who, *block, Cell::Of(*key));
                 }
@@ -353,6 +370,7 @@ impl World {
             blocks: blocks.to_vec(),
             state: LoadState::Asked,
             epoch: None,
+            source: self.node(who).book.known.sources.get(&request).copied(),
             unwanted: false,
         };
         let free = blocks.iter().all(|block| book.holder(*block).is_none()) && !book.loads.contains_key(&job);
@@ -368,7 +386,7 @@ impl World {
         }
         if accepted && !free {
             let how = format!("{who} takes load {} into blocks {blocks:?}, which another load holds", job.0);
-            self.fail(Promise::NoLateWrite, how);
+            self.blame(who, Promise::NoLateWrite, how);
         }
         if !accepted && free {
             self.edit(who).book.loads.remove(&job);

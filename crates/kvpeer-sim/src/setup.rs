@@ -1,6 +1,6 @@
 //! What a world is made of, and what may go wrong in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kvpeer_core::{Limits, Timing};
@@ -17,6 +17,10 @@ pub struct Setup {
     pub nodes: u8,
     /// Blocks in each node's region.
     pub blocks: u32,
+    /// Nodes that are not like the others.
+    pub others: BTreeMap<Who, Other>,
+    /// A node that says what its endpoint has not said. Nothing is demanded of it, and nothing on its behalf.
+    pub rogue: Option<Who>,
     /// Every node's timers.
     pub timing: Timing,
     /// Every node's limits.
@@ -43,6 +47,32 @@ pub struct Setup {
     pub stock: Vec<(Who, Vec<u8>)>,
     /// What the engines do.
     pub scripts: Vec<Script>,
+}
+
+/// A node that is not like the others.
+#[derive(Clone, Debug)]
+pub struct Other {
+    /// Its timers.
+    pub timing: Timing,
+    /// Its limits.
+    pub limits: Limits,
+    /// The blocks in its region.
+    pub blocks: u32,
+    /// Whether its blocks mean the same.
+    pub fits: Fits,
+}
+
+/// Whether a node's blocks mean the same as the others'.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fits {
+    /// They do.
+    Yes,
+    /// They have another length.
+    OtherLength,
+    /// Their keys are made with another seed.
+    OtherSeed,
+    /// Something else about them differs.
+    OtherFingerprint,
 }
 
 /// What one engine does, one wish after the other; several scripts of a node interleave.
@@ -88,6 +118,12 @@ pub enum Landing {
 pub enum Fault {
     /// A connection breaks: what is under way on it may arrive or not.
     Cut,
+    /// A connection breaks inside of a message.
+    Tear,
+    /// What arrives is no message.
+    Garble,
+    /// Two nodes have no version in common.
+    Versions,
     /// Messages in one direction vanish from now on; nobody is told.
     Mute,
     /// Messages in one direction take longer than any timer, from now on.
@@ -149,12 +185,20 @@ pub enum Ask {
 }
 
 impl Setup {
+    /// Whether the blocks of two nodes mean the same.
+    pub(crate) fn fit(&self, one: Who, two: Who) -> bool {
+        let fits = |who| self.others.get(&who).map_or(Fits::Yes, |other| other.fits);
+        fits(one) == fits(two)
+    }
+
     /// Two nodes with eight blocks that do nothing, in a world without faults.
     pub fn quiet(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             nodes: 2,
             blocks: 8,
+            others: BTreeMap::new(),
+            rogue: None,
             timing: short_timing(),
             limits: Limits::default(),
             fence: Fence::Proves,
@@ -173,7 +217,8 @@ impl Setup {
 
     /// Whether a node can miss or lose a session without any fault.
     pub(crate) fn denies_sessions(&self) -> bool {
-        !self.unreachable.is_empty() || self.limits.peers + 1 < usize::from(self.nodes)
+        let strangers = (0..self.nodes).any(|at| !self.fit(Who(0), Who(at)));
+        !self.unreachable.is_empty() || strangers || self.limits.peers + 1 < usize::from(self.nodes)
     }
 }
 

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use kvpeer_core::{Epoch, ProbeId, TransferEnd};
 
+use crate::lie::Lie;
 use crate::names::{BadName, ConnKey, RightKey, Side, Who, WriteKey, pair_of};
 use crate::setup::Ask;
 use crate::wish::{Wish, Words};
@@ -84,6 +85,23 @@ pub enum Step {
     },
     /// Fault: a connection breaks.
     Cut(ConnKey),
+    /// Fault: a connection breaks in the middle of what is under way to one end, after some whole messages.
+    Tear(ConnKey, Side, u8),
+    /// Fault: what reaches one end is not what was sent; the control plane finds no message in it.
+    Garble(ConnKey, Side),
+    /// Fault: the two ends have no version of the protocol in common.
+    Versions(ConnKey),
+    /// A rogue says something that its endpoint has not said.
+    Lie {
+        /// On which connection.
+        conn: ConnKey,
+        /// From which end.
+        from: Side,
+        /// What.
+        lie: Lie,
+    },
+    /// A rogue opens a connection that its endpoint does not know of.
+    Call(Who),
     /// Fault: messages to one end vanish.
     Mute(ConnKey, Side),
     /// Fault: messages to one end take longer than any timer.
@@ -132,6 +150,11 @@ impl fmt::Display for Step {
             Step::Land { write, at } => write!(f, "land {write} {at}"),
             Step::Complete { write, end } => write!(f, "complete {write} {}", end_text(*end)),
             Step::Cut(conn) => write!(f, "cut {conn}"),
+            Step::Tear(conn, to, whole) => write!(f, "tear {conn} {to} {whole}"),
+            Step::Garble(conn, to) => write!(f, "garble {conn} {to}"),
+            Step::Versions(conn) => write!(f, "versions {conn}"),
+            Step::Lie { conn, from, lie } => write!(f, "lie {conn} {from} {lie}"),
+            Step::Call(to) => write!(f, "call {to}"),
             Step::Mute(conn, to) => write!(f, "mute {conn} {to}"),
             Step::DelayLink(conn, to) => write!(f, "delay-link {conn} {to}"),
             Step::DelayAnswer(right, ask) => write!(f, "delay-answer {right} {}", ask_text(*ask)),
@@ -157,13 +180,13 @@ impl FromStr for Step {
             "tick" => Step::Tick(words.read()?),
             "time" => Step::Time,
             "wait" => Step::Wait(words.read()?),
-            "dial" => Step::Dial { conn: words.read()?, up: flag(words, "up", "refused")? },
+            "dial" => Step::Dial { conn: words.read()?, up: words.flag("up", "refused")? },
             "accept" => Step::Accept(words.read()?),
             "deliver" => Step::Deliver { conn: words.read()?, to: words.read()? },
             "hang-up" => Step::HangUp { conn: words.read()?, at: words.read()? },
             "answer" => {
                 let (right, ask) = (words.read()?, ask_of(words.next()?)?);
-                Step::Answer { right, ask, ok: flag(words, "yes", "no")? }
+                Step::Answer { right, ask, ok: words.flag("yes", "no")? }
             }
             "probe" => {
                 let who = words.read()?;
@@ -174,6 +197,14 @@ impl FromStr for Step {
             "land" => Step::Land { write: words.read()?, at: words.read()? },
             "complete" => Step::Complete { write: words.read()?, end: end_of(words.next()?)? },
             "cut" => Step::Cut(words.read()?),
+            "tear" => Step::Tear(words.read()?, words.read()?, words.read()?),
+            "garble" => Step::Garble(words.read()?, words.read()?),
+            "versions" => Step::Versions(words.read()?),
+            "lie" => {
+                let (conn, from) = (words.read()?, words.read()?);
+                Step::Lie { conn, from, lie: rest(words).parse()? }
+            }
+            "call" => Step::Call(words.read()?),
             "mute" => Step::Mute(words.read()?, words.read()?),
             "delay-link" => Step::DelayLink(words.read()?, words.read()?),
             "delay-answer" => Step::DelayAnswer(words.read()?, ask_of(words.next()?)?),
@@ -188,14 +219,6 @@ impl FromStr for Step {
 
 fn rest(words: &mut Words<'_>) -> String {
     words.0.by_ref().collect::<Vec<_>>().join(" ")
-}
-
-fn flag(words: &mut Words<'_>, yes: &str, no: &str) -> Result<bool, BadName> {
-    match words.next()? {
-        word if word == yes => Ok(true),
-        word if word == no => Ok(false),
-        word => Err(BadName(word.to_owned())),
-    }
 }
 
 fn named<T: Copy>(all: &[T], text: impl Fn(T) -> &'static str, name: &str) -> Result<T, BadName> {

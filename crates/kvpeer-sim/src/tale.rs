@@ -89,6 +89,11 @@ impl World {
     pub fn can(&self, step: &Step) -> bool {
         match step {
             Step::Wish { who, script: None, .. } => self.is_alive(*who),
+            Step::Lie { conn, from, .. } => self.can_lie(*conn, *from),
+            Step::Call(to) => {
+                self.setup().rogue.is_some_and(|rogue| rogue != *to && self.is_alive(rogue))
+                    && self.is_alive(*to)
+            }
             Step::Wait(_) => self.broken().is_none() && self.prompt_steps().is_empty(),
             Step::Wish { .. }
             | Step::Tick(_)
@@ -102,6 +107,9 @@ impl World {
             | Step::Land { .. }
             | Step::Complete { .. }
             | Step::Cut(_)
+            | Step::Tear(..)
+            | Step::Garble(..)
+            | Step::Versions(_)
             | Step::Mute(..)
             | Step::DelayLink(..)
             | Step::DelayAnswer(..)

@@ -118,8 +118,16 @@ impl<'a> Words<'a> {
         number(self.next()?)
     }
 
-    fn list<T: FromStr>(&mut self) -> Result<Vec<T>, BadName> {
+    pub(crate) fn list<T: FromStr>(&mut self) -> Result<Vec<T>, BadName> {
         self.next()?.split(',').map(number).collect()
+    }
+
+    pub(crate) fn flag(&mut self, yes: &str, no: &str) -> Result<bool, BadName> {
+        match self.next()? {
+            word if word == yes => Ok(true),
+            word if word == no => Ok(false),
+            word => Err(BadName(word.to_owned())),
+        }
     }
 
     fn whom(&mut self) -> Result<Option<Who>, BadName> {
@@ -179,14 +187,14 @@ impl<T: fmt::Display> fmt::Display for List<'_, T> {
     }
 }
 
-fn supply_text(supply: Supply) -> &'static str {
+pub(crate) fn supply_text(supply: Supply) -> &'static str {
     match supply {
         Supply::Await => "await",
         Supply::Pinned => "pinned",
     }
 }
 
-fn supply_of(text: &str) -> Result<Supply, BadName> {
+pub(crate) fn supply_of(text: &str) -> Result<Supply, BadName> {
     [Supply::Await, Supply::Pinned]
         .into_iter()
         .find(|supply| supply_text(*supply) == text)

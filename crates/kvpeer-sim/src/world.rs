@@ -1,12 +1,12 @@
 //! The world: nodes, one clock, and what lies between the nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kvpeer_core::{Count, Input, Origin, Time};
 use kvpeer_wire::{Decoded, Limits as WireLimits, Msg};
 
-use crate::control::{Conn, EndState};
+use crate::control::{Conn, EndState, Item};
 use crate::effects::{Effect, Effects, News};
 use crate::judge::{Broken, Cause, Promise};
 use crate::names::{ConnKey, Process, Side, Who, WriteKey};
@@ -33,7 +33,23 @@ pub struct World {
     pub(crate) spent: u8,
     /// Whether something has happened, or is so from the start, that may cost a session.
     pub(crate) disturbed: bool,
+    /// Connections that a rogue has opened behind its endpoint's back.
+    pub(crate) calls: u32,
+    /// Who may rightly find that whom breaks the protocol, beside a rogue.
+    pub(crate) suspects: BTreeSet<(Who, Who)>,
+    /// Who may have taken a rogue for whom.
+    pub(crate) deceived: BTreeSet<(Who, Who)>,
+    /// Requests that a rogue has fetched for.
+    pub(crate) tainted: BTreeSet<u8>,
     pub(crate) broken: Option<Broken>,
+}
+
+/// What a call has brought, apart from what it has done.
+#[derive(Default)]
+pub(crate) struct Told {
+    pub(crate) news: Vec<News>,
+    /// How often it was found that the peer breaks the protocol.
+    pub(crate) verdicts: usize,
 }
 
 impl World {
@@ -70,9 +86,19 @@ impl World {
             scripts: vec![0; setup.scripts.len()],
             spent: 0,
             disturbed: setup.denies_sessions(),
+            calls: 0,
+            suspects: BTreeSet::new(),
+            deceived: BTreeSet::new(),
+            tainted: BTreeSet::new(),
             broken: None,
             setup: Fixed(setup),
         }
+    }
+
+    /// Whether heartbeats go on for ever.
+    pub(crate) fn beats(&self) -> bool {
+        let ever = std::time::Duration::from_secs(1 << 20);
+        self.nodes.iter().any(|node| node.endpoint.config().timing.heartbeat < ever)
     }
 
     /// What it is made of.
@@ -138,9 +164,13 @@ impl World {
             Step::Accept(conn) => self.accept(*conn, log),
             Step::Deliver { conn, to } => self.deliver(*conn, *to, log),
             Step::HangUp { conn, at } => {
+                let called = self.is_called(*conn, *at);
                 let Some(found) = self.conns.get_mut(conn) else { return };
                 let process = found.process(*at);
                 found.edit().close(*at);
+                if called {
+                    return;
+                }
                 self.handle(process.who, Input::Disconnected { conn: conn.id(*at) }, log);
             }
             Step::Answer { right, ask, ok } => self.answer(*right, *ask, *ok, log),
@@ -148,6 +178,19 @@ impl World {
             Step::Land { write, at } => self.land(*write, usize::from(*at)),
             Step::Complete { write, end } => self.complete(*write, *end, log),
             Step::Cut(conn) => self.edit_conn(*conn, |conn| conn.cut = true),
+            Step::Tear(conn, to, whole) => self.edit_conn(*conn, |conn| conn.tear(*to, usize::from(*whole))),
+            Step::Garble(conn, to) => {
+                if let Some(found) = self.conns.get_mut(conn) {
+                    let ends = (found.process(*to).who, found.process(to.other()).who);
+                    found.edit().put(to.other(), Item::Garbage);
+                    self.suspects.insert(ends);
+                }
+            }
+            Step::Versions(conn) => self.edit_conn(*conn, |conn| {
+                Side::BOTH.into_iter().for_each(|side| conn.put(side, Item::Versions));
+            }),
+            Step::Lie { conn, from, lie } => self.lie(*conn, *from, lie, log),
+            Step::Call(to) => self.call(*to),
             Step::Mute(conn, to) => self.edit_conn(*conn, |conn| {
                 conn.end_mut(*to).flow = crate::control::Flow::Muted;
                 conn.end_mut(*to).queue.clear();
@@ -209,15 +252,43 @@ impl World {
         let who = conn.process(to).who;
         let end = conn.edit().end_mut(to);
         end.heard_at = self.now;
-        let Some(frame) = end.queue.pop_front() else { return };
+        let Some(item) = end.queue.pop_front() else { return };
+        if self.is_called(key, to) {
+            return;
+        }
+        let frame = match item {
+            Item::Frame(frame) => frame,
+            Item::Part | Item::Garbage | Item::Versions => return self.deliver_bytes(key, to, &item, log),
+        };
         let Some(msg) = decode(&frame) else {
             return self.fail(Promise::Law, "a frame of the core cannot be read".to_owned());
         };
         log.see(Seen::Message(msg.kind()));
         log.say(|| format!("{:>13}{who} hears {msg:?}", ""));
-        let may_finish = self.judge_arrived(key, to, &msg);
-        let news = self.handle(who, Input::Message { conn: key.id(to), msg }, log);
-        self.judge_delivered(key, to, &msg, may_finish, &news);
+        let arrival = self.judge_arrived(key, to, &msg);
+        let told = self.handle(who, Input::Message { conn: key.id(to), msg }, log);
+        self.judge_delivered(key, to, &msg, &arrival, &told);
+    }
+
+    /// Bytes that are no message, as a control plane reports them; after what cannot be read it reads no more.
+    fn deliver_bytes(&mut self, key: ConnKey, to: Side, item: &Item, log: &mut Log) {
+        let conn = key.id(to);
+        let input = match item {
+            Item::Frame(_) | Item::Part => Input::Heard { conn },
+            Item::Garbage => Input::Malformed { conn, detail: "no message" },
+            Item::Versions => Input::NoCommonVersion { conn, ours: (1, 1), theirs: (2, 3) },
+        };
+        if *item != Item::Part {
+            self.edit_conn(key, |conn| {
+                let end = conn.end_mut(to);
+                end.queue.clear();
+                end.flow = crate::control::Flow::Muted;
+            });
+        }
+        let Some(who) = self.conns.get(&key).map(|conn| conn.process(to).who) else { return };
+        log.say(|| format!("{:>13}{who} reads {item:?}", ""));
+        let told = self.handle(who, input, log);
+        self.judge_bytes(key, to, item, &told);
     }
 
     fn crash(&mut self, who: Who) {
@@ -240,7 +311,7 @@ impl World {
     }
 
     /// Gives a node a fact, and carries out what it asks for. Returns the news that it told.
-    pub(crate) fn handle(&mut self, who: Who, input: Input<'_>, log: &mut Log) -> Vec<News> {
+    pub(crate) fn handle(&mut self, who: Who, input: Input<'_>, log: &mut Log) -> Told {
         let now = self.now;
         let before = Before::of(&self.node(who).endpoint, log);
         let cause = Cause::of(&input);
@@ -253,7 +324,8 @@ impl World {
         {
             self.judge_introduction(who, conn, &connect, &effects);
         }
-        self.carry_out(who, effects, log)
+        let verdicts = effects.counts.iter().filter(|count| **count == Count::Misbehaved).count();
+        Told { verdicts, news: self.carry_out(who, effects, log) }
     }
 
     pub(crate) fn carry_out(&mut self, who: Who, effects: Effects, log: &mut Log) -> Vec<News> {
@@ -294,7 +366,7 @@ impl World {
                     right.asked.insert(Ask::Admit);
                     let old = self.edit(who).rights.insert(epoch, right);
                     if old.is_some() {
-                        self.fail(Promise::Law, format!("{who} uses epoch {} twice", epoch.0));
+                        self.blame(who, Promise::Law, format!("{who} uses epoch {} twice", epoch.0));
                     }
                 }
                 Effect::Open(epoch) => self.ask(who, epoch, Ask::Open),
@@ -341,7 +413,7 @@ impl World {
             log.say(|| format!("{:>13}{who} says {msg:?} on {key}", ""));
             self.judge_sent(who, key, side, &msg, log);
         }
-        self.edit_conn(key, |conn| conn.send(side, frame));
+        self.edit_conn(key, |conn| conn.put(side, Item::Frame(frame)));
     }
 
     fn answer_eagerly(&mut self, log: &mut Log) {
@@ -402,6 +474,13 @@ impl World {
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.nodes.iter().filter_map(|node| node.next_deadline()).map(|deadline| deadline.at).min()
+    }
+
+    /// Puts down a promise that a node has broken. Nothing is demanded of a rogue.
+    pub(crate) fn blame(&mut self, who: Who, promise: Promise, how: String) {
+        if !self.is_rogue(who) {
+            self.fail(promise, how);
+        }
     }
 
     /// Puts down a broken promise; the first one counts.

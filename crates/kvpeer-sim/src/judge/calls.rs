@@ -6,6 +6,7 @@ use kvpeer_wire::{Connect, Kind, Msg, PeerName};
 use super::Promise;
 use crate::control::EndState;
 use crate::effects::{Effect, Effects, News};
+use crate::lie::CALLS;
 use crate::names::{ConnKey, Side, Who};
 use crate::world::{World, decode};
 
@@ -67,15 +68,15 @@ impl World {
                         if self.writes_on(conn, side) {
                             let how =
                                 format!("{who} says goodbye on {conn} over a live WRITE, before its time");
-                            self.fail(Promise::Gate, how);
+                            self.blame(who, Promise::Gate, how);
                         }
                     }
                     Some(_) | None => {}
                 },
                 Effect::News(
                     News::PeerRefused | News::PeerDown { reason: CloseReason::RejectedByUs(_), .. },
-                ) if !rejected => {
-                    self.fail(Promise::Law, format!("{who} refuses a peer without a word (HS-23)"));
+                ) if !rejected && matches!(cause, Cause::Ending | Cause::Other) => {
+                    self.blame(who, Promise::Law, format!("{who} refuses a peer without a word (HS-23)"));
                 }
                 Effect::News(_)
                 | Effect::Dial { .. }
@@ -110,18 +111,27 @@ impl World {
         let ends_another =
             effects.list.iter().any(|effect| matches!(effect, Effect::Close(other) if *other != own));
         if ends_another {
-            self.fail(Promise::BlastRadius, format!("{who} ends another connection for a connect on {conn}"));
+            self.blame(
+                who,
+                Promise::BlastRadius,
+                format!("{who} ends another connection for a connect on {conn}"),
+            );
         }
         let admits = effects.list.iter().any(|effect| matches!(effect, Effect::Admit { .. }));
         if admits && self.knows_newer(who, connect.peer_id, connect.incarnation) {
-            self.fail(Promise::Law, format!("{who} takes an older process of {} (DUP-1)", connect.peer_id));
+            self.blame(
+                who,
+                Promise::Law,
+                format!("{who} takes an older process of {} (DUP-1)", connect.peer_id),
+            );
         }
     }
 
     /// Whether a node has a session with a newer process of a peer.
     fn knows_newer(&self, who: Who, peer: PeerName<'_>, life: u64) -> bool {
         let process = self.node(who).process;
-        self.conns.values().any(|conn| {
+        // What a rogue has said on connections of its own is not looked at.
+        self.conns.values().filter(|conn| conn.key.epoch.0 < CALLS).any(|conn| {
             Side::BOTH.into_iter().any(|side| {
                 let other = conn.process(side.other());
                 conn.process(side) == process
@@ -152,7 +162,7 @@ impl World {
         });
         if let Some((conn, _)) = silent {
             let how = format!("{who} has heard nothing on {conn} for too long, and waits (LIV-2)");
-            self.fail(Promise::Bounded, how);
+            self.blame(who, Promise::Bounded, how);
         }
     }
 }

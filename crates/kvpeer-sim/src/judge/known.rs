@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kvpeer_core::{LookupState, Time};
-use kvpeer_wire::LookupResp;
+use kvpeer_wire::{Lookup, LookupResp};
 
 use super::Promise;
-use crate::names::{ConnKey, Side, Who};
+use crate::names::{ConnKey, Side, Who, keys_of, request_of};
 use crate::world::World;
 
 /// By request and key.
@@ -35,8 +35,22 @@ pub(crate) struct Asked {
     pub(crate) keys: Vec<u8>,
     /// How many of them are answered.
     pub(crate) answered: u32,
+    /// Which of them the asker has an answer for.
+    pub(crate) told: Vec<bool>,
     /// No fetch has closed its round.
     pub(crate) open: bool,
+}
+
+impl Asked {
+    pub(crate) fn new(lookup: &Lookup<'_>) -> Self {
+        Self {
+            request: request_of(lookup.request).unwrap_or(u8::MAX),
+            keys: keys_of(lookup.keys),
+            told: vec![false; lookup.keys.len()],
+            answered: 0,
+            open: true,
+        }
+    }
 }
 
 impl Known {
@@ -64,22 +78,25 @@ impl World {
 
     /// An answer has reached the node that asked.
     pub(crate) fn learn(&mut self, conn: ConnKey, side: Side, resp: &LookupResp<'_>) {
-        let Some(found) = self.conns.get(&conn) else { return };
-        let who = found.process(side).who;
-        let Some(asked) = found.end(side).talk.lookup(resp.lookup_id.0) else { return };
+        let Some(who) = self.conns.get(&conn).map(|conn| conn.process(side).who) else { return };
+        let longest = self.node(who).endpoint.config().timing.pin;
+        let until = self.now + Duration::from_millis(u64::from(resp.pin_ms)).min(longest);
+        let Some(asked) = self.talk(conn, side).and_then(|talk| talk.lookups.get_mut(&resp.lookup_id.0))
+        else {
+            return;
+        };
         if !asked.open {
             return;
         }
-        let longest = self.node(who).endpoint.config().timing.pin;
-        let until = self.now + Duration::from_millis(u64::from(resp.pin_ms)).min(longest);
-        let keys = asked.keys.iter().skip(usize::try_from(resp.offset).unwrap_or(usize::MAX));
-        let answers: Vec<(Of, Answer)> = keys
-            .zip(resp.hits.iter())
-            .map(|(key, hit)| {
+        let from = usize::try_from(resp.offset).unwrap_or(usize::MAX);
+        let mut answers: Vec<(Of, Answer)> = Vec::new();
+        for ((key, told), hit) in asked.keys.iter().zip(&mut asked.told).skip(from).zip(resp.hits.iter()) {
+            // MSG-13: the first answer counts.
+            if !std::mem::replace(told, true) {
                 let answer = if hit { Answer::Hit { until, conn, side } } else { Answer::Miss };
-                ((asked.request, *key), answer)
-            })
-            .collect();
+                answers.push(((asked.request, *key), answer));
+            }
+        }
         self.edit(who).book.known.answers.extend(answers);
     }
 
@@ -98,7 +115,7 @@ impl World {
                 if !good {
                     let how =
                         format!("{who} says that key {key} of request {request} is a hit: no answer says so");
-                    self.fail(Promise::RoundIsolation, how);
+                    self.blame(who, Promise::RoundIsolation, how);
                 }
                 self.edit(who).book.known.guessed.remove(&of);
             }
@@ -107,7 +124,7 @@ impl World {
                 if !self.edit(who).book.known.guessed.insert(of) {
                     let how =
                         format!("{who} takes key {key} of request {request} for missing: no answer says so");
-                    self.fail(Promise::Law, how);
+                    self.blame(who, Promise::Law, how);
                 }
             }
             LookupState::Miss => {}

@@ -1,6 +1,7 @@
 //! Knows the promises (`docs/protocol.md`, I1 to I9), not how an endpoint keeps them.
 
 mod calls;
+mod heard;
 mod known;
 mod results;
 mod talk;
@@ -16,7 +17,7 @@ use crate::seen::{Log, Seen};
 use crate::world::World;
 pub(crate) use calls::Cause;
 pub(crate) use known::Known;
-pub(crate) use talk::Talk;
+pub(crate) use talk::{Round, Stage, Talk};
 
 /// What a world can break.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -106,12 +107,12 @@ impl World {
         });
         if let Some((key, _)) = unpinned {
             let how = format!("{key} is not terminal, but nothing pins its source");
-            return self.fail(Promise::Pin, how);
+            return self.blame(who, Promise::Pin, how);
         }
         if self.node(who).next_deadline().is_none()
             && let Some(waits) = self.waits(who)
         {
-            self.fail(Promise::Bounded, format!("{who} has no deadline, but {waits}"));
+            self.blame(who, Promise::Bounded, format!("{who} has no deadline, but {waits}"));
         }
     }
 
@@ -162,7 +163,7 @@ impl World {
                 .then(|| format!("there is work left: {totals:?}"))
         });
         if let Some(waits) = wait {
-            self.fail(Promise::Progress, format!("{who} is at rest, but {waits}"));
+            self.blame(who, Promise::Progress, format!("{who} is at rest, but {waits}"));
         }
     }
 
@@ -174,14 +175,23 @@ impl World {
         })
     }
 
+    /// Whether a node may find that a peer, or some peer, breaks the protocol.
+    pub(crate) fn may_find(&self, who: Who, peer: Option<Who>) -> bool {
+        let mut suspects = self.suspects.iter().chain(&self.deceived);
+        let suspected = suspects.any(|(of, suspect)| *of == who && peer.is_none_or(|peer| peer == *suspect));
+        suspected || self.setup.rogue.is_some_and(|rogue| peer.is_none_or(|peer| peer == rogue))
+    }
+
     pub(crate) fn judge_count(&mut self, who: Who, count: Count) {
         match count {
+            Count::Misbehaved | Count::MalformedFetch | Count::MalformedLookup | Count::DuplicateFetch
+                if self.may_find(who, None) => {}
             Count::Misbehaved
             | Count::MalformedFetch
             | Count::MalformedLookup
             | Count::DuplicateFetch
             | Count::BadAnswer => {
-                self.fail(Promise::Law, format!("among honest peers, {who} counts {count:?}"));
+                self.blame(who, Promise::Law, format!("among honest peers, {who} counts {count:?}"));
             }
             Count::UnknownConn
             | Count::StaleEpoch

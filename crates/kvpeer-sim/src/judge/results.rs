@@ -5,7 +5,7 @@ use kvpeer_core::{BlockIdx, CloseReason, Destination, JobId, LoadFailure, StoreF
 use super::Promise;
 use crate::effects::{LoadEnd, News};
 use crate::names::Who;
-use crate::node::{Cell, Load, LoadState, Store};
+use crate::node::{Cell, Load, LoadState, Purpose, Store};
 use crate::seen::{Log, Seen};
 use crate::world::World;
 
@@ -22,49 +22,64 @@ impl World {
                     Some(load) => self.judge_reuse(who, *job, &load.blocks),
                     None => {
                         let how = format!("{who} releases {}, which is not quarantined", job.0);
-                        self.fail(Promise::OneResult, how);
+                        self.blame(who, Promise::OneResult, how);
                     }
                 }
             }
             News::StoreFinished { job, outcome } => {
                 log.see(Seen::Stored(*outcome));
                 match self.edit(who).book.stores.remove(job) {
-                    Some(store) => self.judge_store(who, *job, &store, *outcome),
+                    Some(store) => {
+                        self.judge_store(who, *job, &store, *outcome);
+                        if let StoreOutcome::Failed(StoreFailure::Session(reason)) = outcome {
+                            self.judge_lost_work(who, self.reader(&store), *reason);
+                        }
+                    }
                     None => {
                         let how = format!("{who} tells a result of store {}, which has none to come", job.0);
-                        self.fail(Promise::OneResult, how);
+                        self.blame(who, Promise::OneResult, how);
                     }
                 }
-                if let StoreOutcome::Failed(StoreFailure::Session(reason)) = outcome {
-                    self.judge_lost_work(who, *reason);
-                }
             }
-            News::PeerDown { reason, .. } => {
+            News::PeerDown { peer, reason } => {
                 log.see(Seen::Ended(*reason));
                 // Work of the peer's that crosses the goodbye of an idle session is lost with it.
                 self.disturbed |= *reason == CloseReason::Idle;
-                self.judge_session_end(who, *reason);
+                self.judge_session_end(who, *peer, *reason);
             }
             News::RequestFailed { request, reason } => {
                 if request.is_none_or(|request| !self.edit(who).book.failed.insert(request)) {
-                    self.fail(Promise::Law, format!("{who} tells twice that {request:?} failed"));
+                    self.blame(who, Promise::Law, format!("{who} tells twice that {request:?} failed"));
                 }
-                self.judge_lost_work(who, *reason);
+                let source =
+                    request.and_then(|request| self.node(who).book.known.sources.get(&request).copied());
+                self.judge_lost_work(who, source, *reason);
             }
             News::LookupAnswered | News::FetchArrived | News::PeerUp(_) | News::PeerRefused => {}
+        }
+    }
+
+    /// Who may have read a store's blocks, as far as that matters.
+    fn reader(&self, store: &Store) -> Option<Who> {
+        match store.purpose {
+            Purpose::Request(request) => self.setup.rogue.filter(|_| self.tainted.contains(&request)),
+            Purpose::Lookup(peer) => peer,
         }
     }
 
     /// A store's result counts what the consumer was told that it has.
     fn judge_store(&mut self, who: Who, job: JobId, store: &Store, outcome: StoreOutcome) {
         let told = match outcome {
+            // Of a pin only those hits count that fit into the producer's cap (LKP-10).
+            StoreOutcome::Delivered if store.purpose.is_lookup() => store.delivered.max(1),
             StoreOutcome::Delivered => u32::try_from(store.blocks.len()).unwrap_or(u32::MAX),
             StoreOutcome::Partly { delivered } => delivered,
             StoreOutcome::Unclaimed | StoreOutcome::Failed(_) => 0,
         };
-        if told != store.delivered && !store.shared {
+        let tainted = self.reader(store).is_some_and(|reader| self.is_rogue(reader));
+        if told != store.delivered && !store.shared && !tainted {
             let how = format!("{who}: store {} ends {outcome:?}, {} blocks arrived", job.0, store.delivered);
-            self.fail(Promise::Law, how);
+            self.blame(who, Promise::Law, how);
         }
     }
 
@@ -81,7 +96,7 @@ impl World {
         let Some(load) = load.filter(|load| load.state == LoadState::Asked && Some(load.request) == request)
         else {
             let how = format!("{who} tells a result of load {}, which has none to come", job.0);
-            return self.fail(Promise::OneResult, how);
+            return self.blame(who, Promise::OneResult, how);
         };
         match end {
             LoadEnd::Loaded => {
@@ -107,6 +122,9 @@ impl World {
 
     /// I4: what is said to be there is there.
     fn judge_visible(&mut self, who: Who, job: JobId, load: &Load, landed: &[bool]) {
+        if load.source.is_some_and(|source| self.is_rogue(source)) {
+            return;
+        }
         let cells = &self.node(who).cells;
         let missing =
             load.blocks.iter().zip(&load.keys).zip(landed).find(|((block, key), landed)| {
@@ -114,21 +132,23 @@ impl World {
             });
         if let Some(((block, key), _)) = missing {
             let how = format!("{who}: block {block} of load {} does not hold key {key}", job.0);
-            self.fail(Promise::Visible, how);
+            self.blame(who, Promise::Visible, how);
         }
     }
 
     /// I1: from now on the blocks may be used for anything.
     fn judge_reuse(&mut self, who: Who, job: JobId, blocks: &[BlockIdx]) {
         let node = self.node(who);
-        let late = self.writes.iter().find(|(_, write)| {
-            let ours = write.target.owner == node.process && node.lets_land(write.target);
+        let late = self.writes.iter().find(|(key, write)| {
+            let ours = !self.is_rogue(key.writer.who)
+                && write.target.owner == node.process
+                && node.lets_land(write.target);
             ours && write.dst.iter().any(|block| blocks.contains(block))
         });
         if let Some((key, write)) = late {
             let how =
                 format!("{who} frees the blocks of load {}, but {key} ({:?}) may land", job.0, write.state);
-            self.fail(Promise::NoLateWrite, how);
+            self.blame(who, Promise::NoLateWrite, how);
         }
         let node = self.edit(who);
         for block in blocks {
@@ -141,9 +161,9 @@ impl World {
     fn judge_failure(&mut self, who: Who, job: JobId, load: &Load, why: LoadFailure) {
         match why {
             LoadFailure::Aborted if !load.unwanted => {
-                self.fail(Promise::Law, format!("{who}: nobody has aborted load {}", job.0));
+                self.blame(who, Promise::Law, format!("{who}: nobody has aborted load {}", job.0));
             }
-            LoadFailure::Session(reason) => self.judge_lost_work(who, reason),
+            LoadFailure::Session(reason) => self.judge_lost_work(who, load.source, reason),
             LoadFailure::Aborted
             | LoadFailure::Producer(_)
             | LoadFailure::Timeout
@@ -152,18 +172,21 @@ impl World {
     }
 
     /// Work is lost with a session: it was not idle then.
-    fn judge_lost_work(&mut self, who: Who, reason: CloseReason) {
+    fn judge_lost_work(&mut self, who: Who, peer: Option<Who>, reason: CloseReason) {
         if reason == CloseReason::Idle {
-            self.fail(Promise::BlastRadius, format!("{who} gives up a session as idle that has work"));
+            self.blame(who, Promise::BlastRadius, format!("{who} gives up a session as idle that has work"));
         }
-        self.judge_session_end(who, reason);
+        self.judge_session_end(who, peer, reason);
     }
 
     /// I9: a session ends only when something has happened that may cost one.
-    fn judge_session_end(&mut self, who: Who, reason: CloseReason) {
+    fn judge_session_end(&mut self, who: Who, peer: Option<Who>, reason: CloseReason) {
+        let rogue = peer.is_some_and(|peer| self.is_rogue(peer) || self.deceived.contains(&(who, peer)));
         match reason {
+            _ if rogue => {}
+            CloseReason::Misbehaved(_) if self.may_find(who, peer) => {}
             CloseReason::Misbehaved(how) => {
-                self.fail(Promise::Law, format!("among honest peers, {who} finds: {how}"));
+                self.blame(who, Promise::Law, format!("among honest peers, {who} finds: {how}"));
             }
             CloseReason::Lost
             | CloseReason::Silent
@@ -184,7 +207,7 @@ impl World {
             | CloseReason::Duplicate => {
                 if !self.disturbed {
                     let how = format!("{who} loses a session ({reason:?}), though nothing has disturbed it");
-                    self.fail(Promise::BlastRadius, how);
+                    self.blame(who, Promise::BlastRadius, how);
                 }
             }
         }

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kvpeer_core::JobId;
-use kvpeer_wire::{Msg, Outcome, Supply};
+use kvpeer_wire::{Fetch, Msg, Outcome, Supply};
 
 use super::Promise;
 use super::known::Asked;
 use crate::control::EndState;
-use crate::effects::News;
 use crate::names::{ConnKey, RoundKey, Side, Who, keys_of, request_of};
 use crate::node::Cell;
 use crate::seen::{Log, Seen};
@@ -22,9 +21,9 @@ pub(crate) struct Talk {
     fetched: BTreeSet<u64>,
     pub(crate) rounds: BTreeMap<RoundKey, Round>,
     /// Acks that an abort of an unknown round must bring at once.
-    owed: Vec<RoundKey>,
+    pub(crate) owed: Vec<RoundKey>,
     /// By lookup id.
-    lookups: BTreeMap<u64, Asked>,
+    pub(crate) lookups: BTreeMap<u64, Asked>,
 }
 
 /// A fetched round whose end has not arrived.
@@ -36,8 +35,8 @@ pub(crate) struct Round {
     /// The producer's job that each block was read from.
     pub(crate) sources: Vec<Option<JobId>>,
     pub(crate) stage: Stage,
-    abort_sent: bool,
-    supply: Supply,
+    pub(crate) abort_sent: bool,
+    pub(crate) supply: Supply,
     /// How much of it waited for supply when the producer last spoke of it.
     pub(crate) parked: Option<u32>,
     /// One of its WRITEs has ended in error.
@@ -60,8 +59,10 @@ fn demand(holds: bool, promise: Promise, how: &str) -> Verdict {
 }
 
 impl Talk {
-    pub(crate) fn lookup(&self, id: u64) -> Option<&Asked> {
-        self.lookups.get(&id)
+    /// One of the lookups, whichever.
+    pub(crate) fn some_lookup(&self, which: u64) -> Option<(u64, Asked)> {
+        let at = usize::try_from(which).unwrap_or(0) % self.lookups.len().max(1);
+        self.lookups.iter().nth(at).map(|(id, asked)| (*id, asked.clone()))
     }
 
     pub(crate) fn close_lookups(&mut self, request: u8) {
@@ -76,17 +77,50 @@ impl Talk {
     }
 }
 
-fn key(request: kvpeer_wire::RequestName<'_>, round: kvpeer_wire::Round) -> RoundKey {
+impl Round {
+    pub(crate) fn new(job: JobId, fetch: &Fetch<'_>) -> Self {
+        Self {
+            job,
+            sources: vec![None; fetch.demand.len()],
+            keys: keys_of(fetch.demand.keys()),
+            dst: fetch.demand.blocks().iter().collect(),
+            stage: Stage::Sent,
+            abort_sent: false,
+            supply: fetch.supply,
+            parked: None,
+            errored: false,
+        }
+    }
+
+    pub(crate) fn is_of(&self, fetch: &Fetch<'_>) -> bool {
+        self.keys == keys_of(fetch.demand.keys()) && fetch.demand.blocks().iter().eq(self.dst.iter().copied())
+    }
+}
+
+pub(super) fn key(request: kvpeer_wire::RequestName<'_>, round: kvpeer_wire::Round) -> RoundKey {
     RoundKey { request: request_of(request).unwrap_or(u8::MAX), round: round.0 }
 }
 
 impl World {
     /// A node says something.
     pub(crate) fn judge_sent(&mut self, who: Who, conn: ConnKey, side: Side, msg: &Msg<'_>, log: &mut Log) {
+        if self.is_rogue(who) {
+            return self.rogue_says(conn, side, msg);
+        }
         let verdict = self.may_say(conn, side, msg).and_then(|()| self.say(who, conn, side, msg, log));
         if let Err((promise, how)) = verdict {
-            self.fail(promise, format!("{who} says {:?} on {conn}: {how}", msg.kind()));
+            self.blame(who, promise, format!("{who} says {:?} on {conn}: {how}", msg.kind()));
         }
+    }
+
+    /// What a rogue's endpoint says; what it asks for counts when it arrives.
+    fn rogue_says(&mut self, conn: ConnKey, side: Side, msg: &Msg<'_>) {
+        self.edit_conn(conn, |conn| {
+            let said = &mut conn.end_mut(side).said;
+            said.connect |= matches!(msg, Msg::Connect(_));
+            said.ack |= matches!(msg, Msg::ConnectAck(_));
+            said.goodbye |= matches!(msg, Msg::Reject(_) | Msg::Disconnect(_));
+        });
     }
 
     fn may_say(&self, conn: ConnKey, side: Side, msg: &Msg<'_>) -> Verdict {
@@ -102,7 +136,12 @@ impl World {
     fn say(&mut self, who: Who, conn: ConnKey, side: Side, msg: &Msg<'_>, log: &mut Log) -> Verdict {
         match msg {
             Msg::Connect(_) => self.milestone(conn, side, |said| (&mut said.connect, "a second connect")),
-            Msg::ConnectAck(_) => self.milestone(conn, side, |said| (&mut said.ack, "a second ack")),
+            Msg::ConnectAck(_) => {
+                self.milestone(conn, side, |said| (&mut said.ack, "a second ack"))?;
+                let peer = self.conns.get(&conn).map(|conn| conn.process(side.other()).who);
+                let fits = peer.is_some_and(|peer| self.setup.fit(who, peer));
+                demand(fits, Promise::Law, "the peer's blocks mean something else (HS-5)")
+            }
             Msg::Reject(_) | Msg::Disconnect(_) => {
                 self.milestone(conn, side, |said| (&mut said.goodbye, "a second goodbye"))
             }
@@ -160,18 +199,7 @@ impl World {
             (Msg::Fetch(fetch), Some(job)) => {
                 let fresh = talk.fetched.insert(fetch.round.0);
                 demand(fresh, Promise::RoundIsolation, "the round was fetched before")?;
-                let round = Round {
-                    job,
-                    sources: vec![None; fetch.demand.len()],
-                    keys: keys_of(fetch.demand.keys()),
-                    dst: fetch.demand.blocks().iter().collect(),
-                    stage: Stage::Sent,
-                    abort_sent: false,
-                    supply: fetch.supply,
-                    parked: None,
-                    errored: false,
-                };
-                talk.rounds.insert(key(fetch.request, fetch.round), round);
+                talk.rounds.insert(key(fetch.request, fetch.round), Round::new(job, fetch));
             }
             (Msg::AbortFetch(abort), _) => {
                 let Some(round) = talk.rounds.get_mut(&key(abort.request, abort.round)) else {
@@ -183,13 +211,7 @@ impl World {
             (Msg::Lookup(lookup), _) => {
                 let used = talk.fetched.contains(&lookup.round.0);
                 demand(!used, Promise::RoundIsolation, "the round's fetch was sent")?;
-                let asked = Asked {
-                    request: request_of(lookup.request).unwrap_or(u8::MAX),
-                    keys: keys_of(lookup.keys),
-                    answered: 0,
-                    open: true,
-                };
-                let fresh = talk.lookups.insert(lookup.lookup_id.0, asked).is_none();
+                let fresh = talk.lookups.insert(lookup.lookup_id.0, Asked::new(lookup)).is_none();
                 demand(fresh, Promise::RoundIsolation, "the lookup id was used before")?;
             }
             (
@@ -339,7 +361,7 @@ impl World {
         if let Some((conn, round)) = left {
             let how =
                 format!("{who} finishes request {request}, but round {round} on {conn} goes on waiting");
-            self.fail(Promise::Bounded, how);
+            self.blame(who, Promise::Bounded, how);
         }
     }
 
@@ -356,6 +378,7 @@ impl World {
     /// Blocks that are said to have landed are in the consumer's memory.
     fn judge_landed(&self, who: Who, conn: ConnKey, side: Side, round: &Round, landed: &[bool]) -> Verdict {
         let target = self.node(who).right(conn, side).and_then(|(_, right)| right.target);
+        let target = target.filter(|target| !self.is_rogue(target.right.owner.who));
         let Some(target) = target.filter(|target| self.node(target.right.owner.who).lets_land(target.right))
         else {
             return Ok(());
@@ -366,94 +389,5 @@ impl World {
             .zip(round.dst.iter().zip(&round.keys))
             .all(|(landed, (block, key))| !landed || cells.get(*block as usize) == Some(&Cell::Of(*key)));
         demand(there, Promise::Visible, "a block that landed is not there")
-    }
-
-    /// A message reaches an end. Returns the load that it may finish.
-    pub(crate) fn judge_arrived(&mut self, conn: ConnKey, to: Side, msg: &Msg<'_>) -> Option<JobId> {
-        let found = self.conns.get_mut(&conn)?;
-        let heard = &mut found.edit().end_mut(to).heard;
-        heard.ack |= matches!(msg, Msg::ConnectAck(_));
-        heard.connect |= matches!(msg, Msg::Connect(_));
-        heard.goodbye |= matches!(msg, Msg::Disconnect(_) | Msg::Reject(_));
-        match msg {
-            Msg::Fetch(fetch) => {
-                let id = key(fetch.request, fetch.round);
-                let round = self.talk(conn, to.other())?.rounds.get_mut(&id)?;
-                round.stage = Stage::Live;
-                None
-            }
-            Msg::AbortFetch(abort) => {
-                let id = key(abort.request, abort.round);
-                let talk = self.talk(conn, to.other())?;
-                match talk.rounds.get_mut(&id).map(|round| &mut round.stage) {
-                    Some(stage @ Stage::Live) => *stage = Stage::Aborted,
-                    // MSG-19: its one ack is still to come.
-                    Some(Stage::Aborted) => {}
-                    Some(Stage::Sent | Stage::Ended) | None => talk.owed.push(id),
-                }
-                None
-            }
-            Msg::TransferDone(done) => {
-                let id = key(done.request, done.round);
-                self.talk(conn, to)?.rounds.remove(&id).map(|round| round.job)
-            }
-            Msg::AbortAck(ack) => {
-                let id = key(ack.request, ack.round);
-                self.talk(conn, to)?.rounds.remove(&id).map(|round| round.job)
-            }
-            Msg::LookupResp(resp) => {
-                self.learn(conn, to, resp);
-                None
-            }
-            Msg::Connect(_)
-            | Msg::ConnectAck(_)
-            | Msg::Reject(_)
-            | Msg::Disconnect(_)
-            | Msg::Ping(_)
-            | Msg::Pong(_)
-            | Msg::Lookup(_)
-            | Msg::FetchProgress(_)
-            | Msg::Release(_) => None,
-        }
-    }
-
-    /// A message has been applied: it has brought no other load's result, and what it must bring at once.
-    pub(crate) fn judge_delivered(
-        &mut self,
-        conn: ConnKey,
-        to: Side,
-        msg: &Msg<'_>,
-        may_finish: Option<JobId>,
-        news: &[News],
-    ) {
-        let open = self.conns.get(&conn).is_some_and(|conn| conn.end(to).state == EndState::Open);
-        if !open {
-            return;
-        }
-        let about_one = matches!(
-            msg,
-            Msg::TransferDone(_) | Msg::AbortAck(_) | Msg::FetchProgress(_) | Msg::LookupResp(_)
-        );
-        let other = news.iter().find_map(|news| match news {
-            News::LoadFinished { job, .. } if about_one && Some(*job) != may_finish => Some(*job),
-            News::LoadFinished { .. }
-            | News::Released(_)
-            | News::StoreFinished { .. }
-            | News::LookupAnswered
-            | News::FetchArrived
-            | News::PeerUp(_)
-            | News::PeerDown { .. }
-            | News::PeerRefused
-            | News::RequestFailed { .. } => None,
-        });
-        if let Some(job) = other {
-            let how = format!("{:?} of another round finishes load {}", msg.kind(), job.0);
-            self.fail(Promise::RoundIsolation, how);
-        }
-        if let Some(talk) = self.talk(conn, to.other())
-            && !talk.owed.is_empty()
-        {
-            self.fail(Promise::Law, format!("on {conn} an abort of an unknown round is not acknowledged"));
-        }
     }
 }

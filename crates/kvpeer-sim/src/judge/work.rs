@@ -3,9 +3,9 @@
 use kvpeer_core::{BlockIdx, XferId};
 
 use super::Promise;
-use super::talk::Stage;
+use super::talk::{Round, Stage};
 use crate::control::EndState;
-use crate::names::Who;
+use crate::names::{RoundKey, Who};
 use crate::node::{Cell, RightState};
 use crate::rma::{Write, WriteState};
 use crate::setup::Ask;
@@ -16,6 +16,40 @@ fn demand(holds: bool, promise: Promise, how: &str) -> Result<(), (Promise, Stri
 }
 
 impl World {
+    /// A rogue posts a WRITE. It is real, and nothing is demanded of it.
+    pub(crate) fn rogue_write(
+        &self,
+        who: Who,
+        xfer: XferId,
+        src: Vec<BlockIdx>,
+        dst: Vec<BlockIdx>,
+    ) -> Result<Write, (Promise, String)> {
+        let node = self.node(who);
+        let right = node.rights.get(&xfer.epoch).zip(node.rights.get(&xfer.epoch).and_then(|it| it.target));
+        let Some((right, target)) = right else {
+            return Err((Promise::Gate, "WRITEs without a right".to_owned()));
+        };
+        let reader = &self.node(target.right.owner.who).book;
+        let content = |block: &BlockIdx| match node.cells.get(*block as usize) {
+            Some(Cell::Of(key)) => *key,
+            Some(Cell::Blank) | None => u8::MAX,
+        };
+        Ok(Write {
+            conn: right.conn,
+            side: right.side,
+            round: RoundKey { request: u8::MAX, round: 0 },
+            landed: vec![false; dst.len()],
+            absolved: vec![false; dst.len()],
+            keys: src.iter().map(content).collect(),
+            loads: dst.iter().map(|block| reader.holder(*block)).collect(),
+            src,
+            dst,
+            target: target.right,
+            state: WriteState::Posted,
+            late: false,
+        })
+    }
+
     /// A WRITE is posted (I8, and I1, I2, I4, I5 at that moment).
     pub(crate) fn judge_post(
         &mut self,
@@ -45,9 +79,19 @@ impl World {
         demand(inside, Promise::Gate, "WRITEs outside the peer's region")?;
 
         let rounds = &conn.end(side.other()).talk.rounds;
-        let found = rounds.iter().find(|(_, round)| {
-            round.stage == Stage::Live && dst.iter().all(|block| round.dst.contains(block))
-        });
+        let live = || {
+            rounds.iter().filter(|(_, round)| {
+                round.stage == Stage::Live && dst.iter().all(|block| round.dst.contains(block))
+            })
+        };
+        let wants = |round: &Round, block: &BlockIdx, from: &BlockIdx| {
+            let at = round.dst.iter().position(|other| other == block);
+            let key = at.and_then(|at| round.keys.get(at)).map(|key| Cell::Of(*key));
+            key.is_some() && node.cells.get(*from as usize).copied() == key
+        };
+        // A rogue may want the same blocks for several rounds.
+        let fits = |round: &Round| dst.iter().zip(&src).all(|(block, from)| wants(round, block, from));
+        let found = live().find(|(_, round)| fits(round)).or_else(|| live().next());
         let Some((round_key, round)) = found else {
             return Err((Promise::AckMeansQuiesced, format!("WRITEs {dst:?}, which no live round wants")));
         };
@@ -69,7 +113,8 @@ impl World {
         let reader = self.node(target.right.owner.who);
         let lands = reader.lets_land(target.right);
         let loads: Vec<_> = dst.iter().map(|block| reader.book.holder(*block).filter(|_| lands)).collect();
-        let reserved = !lands || loads.iter().all(|load| *load == Some(round.job));
+        let reserved =
+            !lands || self.is_rogue(reader.process.who) || loads.iter().all(|load| *load == Some(round.job));
         demand(reserved, Promise::NoLateWrite, "WRITEs to a block that its load does not hold any more")?;
         let sources: Vec<_> = src.iter().map(|block| node.book.reader_of(*block)).collect();
         let round_key = *round_key;

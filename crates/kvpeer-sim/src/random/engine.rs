@@ -11,8 +11,8 @@ use crate::wish::Wish;
 use crate::world::World;
 
 /// Even requests are `await`, odd ones `pinned`. Each has a node that mostly consumes it, and keys of its own.
-const REQUESTS: u64 = 4;
-const KEYS: u8 = 3;
+pub(super) const REQUESTS: u64 = 4;
+pub(super) const KEYS: u8 = 3;
 /// Blocks from here on are not the cache's.
 const FIRST_FREE: BlockIdx = 8;
 

@@ -1,6 +1,7 @@
 //! Worlds from seeds: one seed, one world, one run.
 
 mod engine;
+mod rogue;
 mod worlds;
 
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use crate::tale::Tale;
 use crate::wish::Wish;
 use crate::world::World;
 use engine::Engines;
-pub use worlds::setup_of;
+use rogue::Rogue;
+pub use worlds::{Family, setup_of};
 
 /// A small generator of numbers, the same everywhere.
 #[derive(Clone, Debug)]
@@ -37,12 +39,13 @@ pub struct Run {
 const PATIENCE: usize = 20_000;
 
 /// Runs the world of `seed`: at most `steps` steps with wishes and faults, then until everything is at rest.
-pub fn simulate(seed: u64, steps: usize) -> Run {
+pub fn simulate(family: Family, seed: u64, steps: usize) -> Run {
     let mut dice = Dice::new(seed);
-    let setup = Arc::new(worlds::setup(seed, &mut dice));
+    let setup = Arc::new(worlds::setup(family, seed, &mut dice));
     let mut run = Runner {
         world: World::new(Arc::clone(&setup)),
         engines: Engines::new(),
+        rogue: Rogue::default(),
         dice,
         taken: Vec::new(),
         log: Log::default(),
@@ -56,6 +59,7 @@ pub fn simulate(seed: u64, steps: usize) -> Run {
 struct Runner {
     world: World,
     engines: Engines,
+    rogue: Rogue,
     dice: Dice,
     taken: Vec<Step>,
     log: Log,
@@ -75,6 +79,13 @@ impl Runner {
         for _ in 0..steps {
             if self.is_over() {
                 return;
+            }
+            if self.world.setup().rogue.is_some()
+                && self.dice.one_in(5)
+                && let Some(step) = self.rogue.lie(&self.world, &mut self.dice)
+            {
+                self.take(step);
+                continue;
             }
             let often = if self.world.prompt_steps().is_empty() { 2 } else { 6 };
             if self.dice.one_in(often)
@@ -116,7 +127,7 @@ impl Runner {
 
     /// No more wishes, no more faults, nothing late: what is left must end. Then the nodes shut down.
     fn come_to_rest(&mut self) {
-        let beats = self.world.setup().timing.heartbeat < std::time::Duration::from_secs(1 << 20);
+        let beats = self.world.beats();
         if !beats {
             self.settle();
         }

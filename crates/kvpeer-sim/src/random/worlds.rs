@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Dice;
+use super::rogue::{FIRST_OWN, OWN_BLOCKS};
 use crate::names::Who;
-use crate::setup::{Ask, Choice, Fault, Fence, Landing, Setup, short_timing};
+use crate::setup::{Ask, Choice, Fault, Fence, Fits, Landing, Other, Setup, short_timing};
 
 const FAULTS: [Fault; 14] = [
     Fault::Cut,
@@ -24,20 +25,46 @@ const FAULTS: [Fault; 14] = [
     Fault::Crash,
 ];
 
+const ODD_FAULTS: [Fault; 3] = [Fault::Tear, Fault::Garble, Fault::Versions];
+
 const CHOICES: [Choice; 5] =
     [Choice::Pending, Choice::Part, Choice::LateProbe, Choice::StaleAnswers, Choice::CancelDrops];
 
 const ASKS: [Ask; 6] = [Ask::Admit, Ask::Open, Ask::Register, Ask::Close, Ask::Probe, Ask::Accept];
 
-/// The setup of a world that is named after its seed.
-pub fn setup_of(name: &str) -> Option<Setup> {
-    let seed = name.strip_prefix("seed-")?.parse().ok()?;
-    Some(setup(seed, &mut Dice::new(seed)))
+/// What kind of world a seed brings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// Nodes that are alike and honest.
+    Seed,
+    /// Nodes that differ, connections that break inside of a message, and mostly a rogue.
+    Odd,
 }
 
-pub(super) fn setup(seed: u64, dice: &mut Dice) -> Setup {
+impl Family {
+    fn name(self, seed: u64) -> String {
+        match self {
+            Self::Seed => format!("seed-{seed}"),
+            Self::Odd => format!("odd-{seed}"),
+        }
+    }
+}
+
+/// The setup of a world that is named after its seed.
+pub fn setup_of(name: &str) -> Option<Setup> {
+    let (family, seed) = name.split_once('-')?;
+    let family = match family {
+        "seed" => Family::Seed,
+        "odd" => Family::Odd,
+        _ => return None,
+    };
+    let seed = seed.parse().ok()?;
+    Some(setup(family, seed, &mut Dice::new(seed)))
+}
+
+pub(super) fn setup(family: Family, seed: u64, dice: &mut Dice) -> Setup {
     let nodes = if dice.one_in(4) { 3 } else { 2 };
-    let mut setup = Setup::quiet(&format!("seed-{seed}"));
+    let mut setup = Setup::quiet(&family.name(seed));
     setup.nodes = nodes;
     setup.blocks = 24;
     setup.budget = u8::try_from(dice.below(7)).unwrap_or(0);
@@ -57,7 +84,48 @@ pub(super) fn setup(seed: u64, dice: &mut Dice) -> Setup {
     if dice.one_in(8) {
         small_limits(&mut setup, dice);
     }
+    match family {
+        Family::Seed => {}
+        Family::Odd => oddities(&mut setup, dice),
+    }
     setup
+}
+
+fn oddities(setup: &mut Setup, dice: &mut Dice) {
+    setup.faults.extend(half(dice, &ODD_FAULTS));
+    if dice.one_in(3) {
+        setup.budget = 0;
+    }
+    if dice.one_in(2) {
+        setup.nodes = 3;
+    }
+    for who in (0..setup.nodes).map(Who) {
+        if !dice.one_in(3) {
+            continue;
+        }
+        let mut alone = setup.clone();
+        timing(&mut alone, dice);
+        if dice.one_in(4) {
+            small_limits(&mut alone, dice);
+        }
+        let odd = [Fits::OtherLength, Fits::OtherSeed, Fits::OtherFingerprint];
+        let fits = if dice.one_in(6) { dice.pick(&odd).copied() } else { None };
+        let fits = fits.unwrap_or(Fits::Yes);
+        let other = Other { timing: alone.timing, limits: alone.limits, blocks: setup.blocks, fits };
+        setup.others.insert(who, other);
+    }
+    if dice.one_in(4) {
+        return;
+    }
+    let rogue = Who(u8::try_from(dice.below(u64::from(setup.nodes))).unwrap_or(0));
+    setup.rogue = Some(rogue);
+    // Who floods a node with connections may keep it from taking others.
+    let roomy = kvpeer_core::Limits::default().handshakes;
+    setup.limits.handshakes = roomy;
+    let blocks = FIRST_OWN + OWN_BLOCKS;
+    let usual = Other { timing: setup.timing.clone(), limits: setup.limits.clone(), blocks, fits: Fits::Yes };
+    setup.others.entry(rogue).or_insert(usual).blocks = blocks;
+    setup.others.values_mut().for_each(|other| other.limits.handshakes = roomy);
 }
 
 fn timing(setup: &mut Setup, dice: &mut Dice) {
