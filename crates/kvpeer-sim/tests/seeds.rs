@@ -28,12 +28,12 @@ fn worlds_from_seeds_keep_every_promise_2() {
 
 #[test]
 fn odd_worlds_keep_every_promise_1() {
-    keep_every_promise(Family::Odd, 0..400);
+    keep_every_promise(Family::Odd, 0..1200);
 }
 
 #[test]
 fn odd_worlds_keep_every_promise_2() {
-    keep_every_promise(Family::Odd, 1_000_000..1_000_400);
+    keep_every_promise(Family::Odd, 1_000_000..1_001_200);
 }
 
 #[test]
