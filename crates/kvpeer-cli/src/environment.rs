@@ -10,9 +10,7 @@ use crate::say;
 /// They must be there before they are loaded and before any thread runs, so this comes first. It returns when
 /// there is nothing to add, or when it is not possible: libfabric then works with its defaults, at a price.
 pub(crate) fn complete() {
-    let mut missing = kvpeer_fabric::missing_env();
-    #[cfg(feature = "vllm")]
-    missing.extend(kvpeer_nixl::RECOMMENDED_ENV.iter().filter(|(name, _)| std::env::var_os(name).is_none()));
+    let missing = missing();
     if missing.is_empty() {
         return;
     }
@@ -26,4 +24,11 @@ pub(crate) fn complete() {
     say::warning(format_args!(
         "the recommended environment could not be set ({error}); peers may cost more memory and time"
     ));
+}
+
+fn missing() -> Vec<(&'static str, &'static str)> {
+    let fabric = kvpeer_fabric::missing_env().into_iter();
+    #[cfg(feature = "vllm")]
+    let fabric = fabric.chain(kvpeer_nixl::missing_env());
+    fabric.collect()
 }

@@ -31,6 +31,12 @@ pub use plane::NixlData;
 pub const RECOMMENDED_ENV: [(&str, &str); 3] =
     [("UCX_LOG_FILE", "stderr"), ("UCX_LOG_LEVEL", "fatal"), ("NIXL_LOG_LEVEL", "FATAL")];
 
+/// The entries of [`RECOMMENDED_ENV`] that are not set.
+#[must_use]
+pub fn missing_env() -> Vec<(&'static str, &'static str)> {
+    RECOMMENDED_ENV.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()).collect()
+}
+
 /// How the plane is set up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NixlConfig {
