@@ -31,6 +31,22 @@ pub struct PeerRegion {
 
 /// Completions read, and writes posted, for one right before the next right has its turn.
 const QUANTUM: usize = 32;
+
+/// Whether the queues must be looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Something was asked for, or done, since they were last found quiet.
+    Looking,
+    /// All were found quiet and ready to sleep on, then. Until a descriptor is readable there is nothing in them:
+    /// looking at each of a hundred idle ones whenever the caller wakes for something else is what an idle node
+    /// would cost.
+    Resting(Instant),
+}
+
+/// A rest ends with the next call after so long, whatever the descriptors say: should a provider ever forget to
+/// signal one, a transfer is late by this and not lost.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
 /// How often to look after rights that no descriptor wakes us for.
 const TIMER: Duration = Duration::from_millis(5);
 /// Longer ones are as good as none, and could not be added to a point in time.
@@ -82,6 +98,7 @@ pub struct Fabric {
     write_deadline: Duration,
     wait_set: WaitSet,
     wait_fds: [RawFd; 1],
+    rest: Rest,
     stale_of_closed: u64,
     domain: Arc<Domain>,
     memory: Arc<dyn Memory>,
@@ -112,6 +129,7 @@ impl Fabric {
             write_deadline: config.write_deadline.min(LONGEST_DEADLINE),
             wait_fds: [wait_set.fd()],
             wait_set,
+            rest: Rest::Looking,
             stale_of_closed: 0,
             domain,
             memory,
@@ -121,6 +139,7 @@ impl Fabric {
     /// Makes an endpoint, a queue and a memory key for one peer. Answered by `RightOpened`. Only for peers that
     /// passed their checks: whoever learns the metadata can write anywhere in our region.
     pub fn open_right(&mut self, right: RightId) {
+        self.rest = Rest::Looking;
         if self.rights.contains_key(&right) {
             let error = FabricError::RightState { right, reason: "is in use" };
             self.pending.push(FabricEvent::RightOpened { right, metadata: Err(error) });
@@ -133,6 +152,7 @@ impl Fabric {
     /// Lets us write to the peer's region. `metadata` is what the peer's own `RightOpened` said, as untrusted
     /// bytes. Answered by `Registered`; no packet is sent yet.
     pub fn register(&mut self, right: RightId, region: PeerRegion, metadata: &[u8]) {
+        self.rest = Rest::Looking;
         let result = match self.rights.get_mut(&right) {
             None => Err(FabricError::RightState { right, reason: "does not exist" }),
             Some(state) => decode_peer(&self.domain, region, self.rules.shape.block_len, metadata)
@@ -145,6 +165,7 @@ impl Fabric {
     /// one `Transfer` per call, before which the source blocks must not change. Indexes outside either region,
     /// a right that cannot write and a full queue are refused before anything is posted.
     pub fn write(&mut self, xfer: XferId, src: &[u32], dst: &[u32]) {
+        self.rest = Rest::Looking;
         let deadline = Instant::now() + self.write_deadline;
         let admitted = match self.rights.get_mut(&xfer.right) {
             None => Err(Refusal::NotOpen),
@@ -160,6 +181,7 @@ impl Fabric {
     /// Drops what is not posted yet of a transfer, which then ends `NotPosted` (or `Errored`) as soon as none of
     /// it is in flight. libfabric cannot recall posted writes. Without effect if all of it is posted, or over.
     pub fn cancel(&mut self, xfer: XferId) {
+        self.rest = Rest::Looking;
         if let Some(right) = self.rights.get_mut(&xfer.right) {
             right.cancel(xfer.seq, &mut self.pending);
         }
@@ -169,6 +191,7 @@ impl Fabric {
     /// on nothing of it is posted or read; a later `progress` closes it and reports each of its transfers
     /// `Fenced`, then `RightClosed`. A right that does not exist is answered too: nothing lands through it.
     pub fn close_right(&mut self, right: RightId) {
+        self.rest = Rest::Looking;
         if seeded(Fault::FenceWithoutClosing) {
             self.pending.push(FabricEvent::RightClosed { right, fenced: true });
             return;
@@ -190,9 +213,15 @@ impl Fabric {
     /// completion and a post are one step each). Never waits. Answers how many completions and posts there were.
     pub fn progress(&mut self, budget: usize, out: &mut Vec<FabricEvent>) -> usize {
         out.append(&mut self.pending);
-        self.open_or_close_one(out);
-        let worked = self.serve(budget.max(1), out);
         let now = Instant::now();
+        let worked = match self.rest {
+            Rest::Resting(since) if now < since + LONGEST_REST && !self.wait_set.is_readable() => 0,
+            Rest::Resting(_) | Rest::Looking => {
+                self.rest = Rest::Looking;
+                self.open_or_close_one(out);
+                self.serve(budget.max(1), out)
+            }
+        };
         for right in self.rights.values_mut() {
             right.report_stalled(now, out);
         }
@@ -210,6 +239,9 @@ impl Fabric {
     /// true if whatever comes next will wake the sleeper, or [`next_deadline`](Self::next_deadline) does; false
     /// if there is work now, so `progress` must be called instead.
     pub fn prepare_wait(&mut self) -> bool {
+        if let Rest::Resting(_) = self.rest {
+            return self.pending.is_empty() && !self.wait_set.is_readable();
+        }
         let mut quiet = self.opening.is_empty() && self.closing.is_empty();
         for right in self.rights.values_mut() {
             quiet &= right.try_wait(&mut self.pending);
@@ -219,15 +251,20 @@ impl Fabric {
             }
         }
         self.watch_another();
-        quiet && self.pending.is_empty() && !self.wait_set.is_readable()
+        let may_sleep = quiet && self.pending.is_empty() && !self.wait_set.is_readable();
+        if may_sleep && !self.needs_timer() {
+            self.rest = Rest::Resting(Instant::now());
+        }
+        may_sleep
     }
 
     /// When `progress` must be called at the latest, if nothing wakes us before: the next write deadline, or
     /// soon if a right waits for something that no descriptor signals. To be asked right before sleeping.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let blind = self.wait_set.is_blind() && !self.rights.is_empty();
-        let timer = (blind || self.rights.values().any(Right::needs_timer)).then(|| Instant::now() + TIMER);
+        // Whoever rests has found that none is needed.
+        let timer = self.rest == Rest::Looking && self.needs_timer();
+        let timer = timer.then(|| Instant::now() + TIMER);
         self.rights.values().filter_map(Right::next_deadline).chain(timer).min()
     }
 
@@ -235,6 +272,12 @@ impl Fabric {
     #[must_use]
     pub fn stale_completions(&self) -> u64 {
         self.stale_of_closed + self.rights.values().map(Right::stale_completions).sum::<u64>()
+    }
+
+    /// Whether a right waits for something that no descriptor signals.
+    fn needs_timer(&self) -> bool {
+        let blind = self.wait_set.is_blind() && !self.rights.is_empty();
+        blind || self.rights.values().any(Right::needs_timer)
     }
 
     fn open_or_close_one(&mut self, out: &mut Vec<FabricEvent>) {

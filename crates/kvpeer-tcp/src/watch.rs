@@ -31,17 +31,24 @@ impl Watched {
     /// is where that is noticed: closing took the old one out of the poller.
     pub(crate) fn watch(&mut self, fd: RawFd, registry: &Registry, ids: &mut SourceIds) -> io::Result<()> {
         let id = self.0.get(&fd).map_or_else(|| ids.mint(), |watch| watch.id);
-        match registry.register(&mut SourceFd(&fd), Token(id.0), Interest::READABLE) {
-            Ok(()) => {
-                self.0.insert(fd, Watch { id, state: State::Armed });
-                Ok(())
-            }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && self.0.contains_key(&fd) => Ok(()),
-            Err(error) => {
-                self.0.remove(&fd);
-                Err(error)
-            }
+        let (token, mut source) = (Token(id.0), SourceFd(&fd));
+        // The kernel knows a descriptor by its number and by what that names. To arm it again is cheap; to find out
+        // by adding it that it is there already is not, when it is a poller itself, which may hold many others.
+        let armed = if self.0.contains_key(&fd) {
+            registry.reregister(&mut source, token, Interest::READABLE)
+        } else {
+            Err(ErrorKind::NotFound.into())
+        };
+        let armed = armed.or_else(|error| match error.kind() == ErrorKind::NotFound {
+            true => registry.register(&mut source, token, Interest::READABLE),
+            false => Err(error),
+        });
+        if armed.is_ok() {
+            self.0.insert(fd, Watch { id, state: State::Armed });
+        } else {
+            self.0.remove(&fd);
         }
+        armed
     }
 
     pub(crate) fn unwatch(&mut self, fd: RawFd, registry: &Registry) {
