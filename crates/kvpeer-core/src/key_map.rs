@@ -14,14 +14,15 @@ pub(crate) struct KeyMap(Table);
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Table {
-    /// Open addressing: a slot is empty (0), or half a hash above a position counted from 1. At most half full.
-    Hashed { slots: Vec<u64>, len: usize },
+    /// Open addressing: a slot is empty (0), or has a position counted from 1 in as many low bits as the number of slots
+    /// needs, and a part of the hash above. At most half full.
+    Hashed { slots: Vec<u32>, len: u32 },
     /// After too many collisions: positions in the order of their keys.
     Ordered(Vec<u32>),
 }
 
 /// The most that a map takes for one of its keys, in bytes, beside [`FEWEST_SLOTS`].
-pub(crate) const MOST_PER_KEY: usize = 4 * size_of::<u64>();
+pub(crate) const MOST_PER_KEY: usize = 4 * size_of::<u32>();
 
 /// How far from its place a key may lie before the table gives up on hashing.
 const LONGEST_WALK: usize = 256;
@@ -42,15 +43,17 @@ impl KeyMap {
     /// Maps every key of a run: one allocation, whatever their number.
     pub(crate) fn build(keys: Keys<'_>) -> Result<Self, Doubled> {
         let mut slots = free_slots(keys.len());
-        for (at, key) in (0u32..).zip(keys.iter()) {
+        let mut len = 0;
+        for key in keys.iter() {
             let hash = hash(key);
             match walk(&slots, keys, key, hash) {
                 Walk::At(_) => return Err(Doubled),
-                Walk::Free(place) => take(&mut slots, place, hash, at),
+                Walk::Free(place) => take(&mut slots, place, hash, len),
                 Walk::TooLong => return Self::sorted(keys),
             }
+            len += 1;
         }
-        Ok(Self(Table::Hashed { slots, len: keys.len() }))
+        Ok(Self(Table::Hashed { slots, len }))
     }
 
     fn sorted(keys: Keys<'_>) -> Result<Self, Doubled> {
@@ -61,13 +64,14 @@ impl KeyMap {
         if doubled { Err(Doubled) } else { Ok(Self(Table::Ordered(order))) }
     }
 
-    /// Maps `key` to `at`. If it is mapped already, nothing changes and its place in `keys` is returned.
+    /// Maps `key` to the next position: it becomes the next of `keys`. If it is mapped already, nothing changes and its
+    /// position is returned.
     #[inline]
-    pub(crate) fn insert(&mut self, keys: Keys<'_>, key: Key<'_>, at: u32) -> Option<u32> {
+    pub(crate) fn insert(&mut self, keys: Keys<'_>, key: Key<'_>) -> Option<u32> {
         if let Table::Hashed { slots, len } = &self.0
-            && (len + 1) * 2 > slots.len()
+            && (*len as usize + 1) * 2 > slots.len()
         {
-            self.0 = grown(slots, *len, keys);
+            self.0 = grown(*len, keys);
         }
         match &mut self.0 {
             Table::Hashed { slots, len } => {
@@ -75,19 +79,19 @@ impl KeyMap {
                 match walk(slots, keys, key, hash) {
                     Walk::At(found) => return Some(found),
                     Walk::Free(place) => {
-                        take(slots, place, hash, at);
+                        take(slots, place, hash, *len);
                         *len += 1;
                         return None;
                     }
                     Walk::TooLong => {}
                 }
-                self.0 = ordered(slots, keys);
-                self.insert(keys, key, at)
+                self.0 = ordered(*len, keys);
+                self.insert(keys, key)
             }
             Table::Ordered(order) => match search(order, keys, key) {
                 Ok(place) => order.get(place).copied(),
                 Err(place) => {
-                    order.insert(place, at);
+                    order.insert(place, order.len() as u32);
                     None
                 }
             },
@@ -113,17 +117,17 @@ impl Default for KeyMap {
     }
 }
 
-#[inline]
-fn walk(slots: &[u64], keys: Keys<'_>, key: Key<'_>, hash: u64) -> Walk {
-    let mask = slots.len().wrapping_sub(1);
-    let mut place = hash as usize & mask;
+#[inline(always)]
+fn walk(slots: &[u32], keys: Keys<'_>, key: Key<'_>, hash: u64) -> Walk {
+    let mask = mask(slots);
+    let mut place = hash as u32 & mask;
     for _ in 0..LONGEST_WALK {
-        let slot = slots.get(place).copied().unwrap_or(0);
+        let slot = slots.get(place as usize).copied().unwrap_or(0);
         if slot == 0 {
-            return Walk::Free(place);
+            return Walk::Free(place as usize);
         }
-        if (slot ^ hash) >> 32 == 0 {
-            let at = position(slot);
+        if (slot ^ mark(hash)) & !mask == 0 {
+            let at = (slot & mask) - 1;
             if keys.get(at as usize) == Some(key) {
                 return Walk::At(at);
             }
@@ -134,36 +138,40 @@ fn walk(slots: &[u64], keys: Keys<'_>, key: Key<'_>, hash: u64) -> Walk {
 }
 
 /// At least twice as many as there are keys, so that walks are short.
-fn free_slots(keys: usize) -> Vec<u64> {
+fn free_slots(keys: usize) -> Vec<u32> {
     alloc::vec![0; keys.saturating_mul(2).next_power_of_two().max(FEWEST_SLOTS)]
 }
 
+/// The bits of a slot that hold a position: there are fewer than slots.
 #[inline]
-fn take(slots: &mut [u64], place: usize, hash: u64, at: u32) {
+fn mask(slots: &[u32]) -> u32 {
+    (slots.len() as u32).wrapping_sub(1)
+}
+
+/// The part of a hash that does not decide on a key's place.
+#[inline]
+fn mark(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+#[inline]
+fn take(slots: &mut [u32], place: usize, hash: u64, at: u32) {
+    let mask = mask(slots);
     if let Some(slot) = slots.get_mut(place) {
-        *slot = (hash >> 32 << 32) | u64::from(at.saturating_add(1));
+        *slot = (mark(hash) & !mask) | (at + 1);
     }
-}
-
-fn position(slot: u64) -> u32 {
-    (slot as u32).wrapping_sub(1)
-}
-
-fn positions(slots: &[u64]) -> impl Iterator<Item = u32> {
-    slots.iter().filter(|slot| **slot != 0).map(|slot| position(*slot))
 }
 
 /// The same keys in a table with room for more.
 #[cold]
-fn grown(before: &[u64], len: usize, keys: Keys<'_>) -> Table {
-    let mut slots = free_slots(len + 1);
-    for at in positions(before) {
-        let Some(key) = keys.get(at as usize) else { continue };
+fn grown(len: u32, keys: Keys<'_>) -> Table {
+    let mut slots = free_slots(len as usize + 1);
+    for (at, key) in (0..len).zip(keys.iter()) {
         let hash = hash(key);
         match walk(&slots, keys, key, hash) {
             Walk::Free(place) => take(&mut slots, place, hash, at),
             Walk::At(_) => {}
-            Walk::TooLong => return ordered(before, keys),
+            Walk::TooLong => return ordered(len, keys),
         }
     }
     Table::Hashed { slots, len }
@@ -171,8 +179,8 @@ fn grown(before: &[u64], len: usize, keys: Keys<'_>) -> Table {
 
 /// Gives up on hashing.
 #[cold]
-fn ordered(slots: &[u64], keys: Keys<'_>) -> Table {
-    let mut order: Vec<u32> = positions(slots).collect();
+fn ordered(len: u32, keys: Keys<'_>) -> Table {
+    let mut order: Vec<u32> = (0..len).collect();
     order.sort_unstable_by_key(|at| keys.get(*at as usize));
     Table::Ordered(order)
 }
@@ -232,12 +240,12 @@ mod tests {
         for at in 0..1000u32 {
             let bytes = at.to_be_bytes();
             let key = Key::new(&bytes).unwrap();
+            assert_eq!(map.insert(keys.as_keys(), key), None);
             keys.push(key);
-            assert_eq!(map.insert(keys.as_keys(), key, at), None);
         }
         let all = keys.as_keys();
         assert!(all.iter().enumerate().all(|(at, key)| map.find(all, key) == Some(at as u32)));
-        assert_eq!(map.insert(all, Key::new(&7u32.to_be_bytes()).unwrap(), 2000), Some(7));
+        assert_eq!(map.insert(all, Key::new(&7u32.to_be_bytes()).unwrap()), Some(7));
     }
 
     /// Keys that are equal in the bytes that are hashed, and different in between.
@@ -258,10 +266,10 @@ mod tests {
         assert!(all.iter().all(|key| hash(key) == hash(all.get(0).unwrap())));
         let built = KeyMap::build(all).unwrap();
         let mut grown = KeyMap::default();
-        for (at, key) in (0u32..).zip(all.iter()) {
-            assert_eq!(grown.insert(all, key, at), None);
+        for key in all.iter() {
+            assert_eq!(grown.insert(all, key), None);
         }
-        assert_eq!(grown.insert(all, all.get(5).unwrap(), 300), Some(5));
+        assert_eq!(grown.insert(all, all.get(5).unwrap()), Some(5));
         for map in [built, grown] {
             assert!(matches!(map.0, Table::Ordered(_)));
             assert!(all.iter().enumerate().all(|(at, key)| map.find(all, key) == Some(at as u32)));
@@ -283,10 +291,10 @@ mod tests {
                 .collect();
             for keys in [plain, colliding(count)] {
                 let taken = match KeyMap::build(keys.as_keys()).unwrap().0 {
-                    Table::Hashed { slots, .. } => slots.capacity() * size_of::<u64>(),
+                    Table::Hashed { slots, .. } => slots.capacity() * size_of::<u32>(),
                     Table::Ordered(order) => order.capacity() * size_of::<u32>(),
                 };
-                let counted = usize::from(count) * MOST_PER_KEY + FEWEST_SLOTS * size_of::<u64>();
+                let counted = usize::from(count) * MOST_PER_KEY + FEWEST_SLOTS * size_of::<u32>();
                 assert!(taken <= counted, "{count} keys take {taken}");
             }
         }

@@ -106,7 +106,7 @@ impl Probes {
 
     /// Where the key stands; one that is new is put down.
     fn place(&mut self, key: Key<'_>) -> Option<u32> {
-        let found = self.map.insert(self.keys.as_keys(), key, self.states.len() as u32);
+        let found = self.map.insert(self.keys.as_keys(), key);
         if found.is_none() {
             self.keys.push(key);
             self.states.push(Probe::Pending);
