@@ -1,5 +1,7 @@
 //! Loads: from the engine's wish over fetch, progress and abort to their one result.
 
+use alloc::sync::Arc;
+
 use kvpeer_wire::{
     AbortAck, AbortFetch, Bits, Blocks, Demand, Fetch, FetchProgress, Keys, Msg, Outcome, RequestName, Round,
     TransferDone,
@@ -34,11 +36,11 @@ impl Tables {
         blocks: &[BlockIdx],
     ) -> Result<Accepted, Misuse> {
         check_counts(keys, blocks.len(), cx.config.limits.keys)?;
-        let looked_up =
-            self.requests.get(name.as_str()).is_some_and(|found| found.probes.hold_in_order(keys));
-        if !looked_up {
+        let probes = self.requests.get(name.as_str()).map(|found| &found.probes);
+        if !probes.is_some_and(|probes| probes.hold_in_order(keys)) {
             check_distinct(keys)?;
         }
+        let shared = probes.and_then(|probes| probes.share(keys));
         let (id, request) = self.requests.get_key_value(name.as_str()).ok_or(Misuse::UnknownRequest)?;
         let (id, supply, state, source) = (id.clone(), request.supply, request.state, request.source.clone());
         self.reserved.add_all(blocks).map_err(|why| match why {
@@ -52,7 +54,7 @@ impl Tables {
             request: id,
             supply,
             blocks: blocks.to_vec(),
-            state: LoadState::Held { keys: keys.to_buf() },
+            state: LoadState::Held { keys: shared.unwrap_or_else(|| Arc::new(keys.to_buf())) },
         };
         if let Some(request) = self.requests.get_mut(name.as_str()) {
             request.loads.insert(job);

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use kvpeer_wire::{BitsBuf, Keys, Lookup, LookupId, LookupResp, Msg, RequestName, Round};
+use kvpeer_wire::{Bits, BitsBuf, Keys, Lookup, LookupId, LookupResp, Msg, RequestName, Round};
 
 use super::{Asked, Consumer, Fresh, Places, RequestState, Tables};
 use crate::cx::Cx;
@@ -34,14 +34,9 @@ impl Tables {
         }
     }
 
-    /// Takes the keys that wait for a flush, by request, at most `most` in one lookup.
-    pub(crate) fn take_fresh(&mut self, most: usize) -> Vec<(RequestId, Vec<Fresh>)> {
-        let ids = core::mem::take(&mut self.fresh);
-        let fresh = ids.into_iter().filter_map(|id| {
-            let request = self.requests.get_mut(&id)?;
-            Some((id, request.probes.take_fresh(most)))
-        });
-        fresh.collect()
+    /// Takes keys of a request that wait for a flush, as many as fit into one lookup.
+    pub(crate) fn take_fresh(&mut self, id: &RequestId, most: usize) -> Option<Fresh> {
+        self.requests.get_mut(id)?.probes.take_fresh(most)
     }
 
     /// Keys that get no answer: a miss once, then unknown again (LKP-3).
@@ -88,14 +83,20 @@ impl Consumer<'_> {
             cx.count(Count::LateLookupResp); // MSG-13
         }
         let (answered, left) = (&mut asked.answered, &mut asked.left);
-        let part = (msg.offset..asked.places.len() as u32).zip(msg.hits.iter());
-        let news = part.filter(|(at, _)| {
-            let new = !answered.as_bits().get(*at);
-            answered.set(*at);
-            *left -= usize::from(new);
-            new
-        });
-        request.probes.answer(&asked.places, until, news.map(|(at, hit)| (at as usize, hit)));
+        let part = (asked.places.len() as u32).saturating_sub(msg.offset).min(msg.hits.len());
+        if answered.as_bits().any(msg.offset, part) || part < msg.hits.len() {
+            for (at, hit) in (msg.offset..).zip(msg.hits.iter()).take(part as usize) {
+                if !answered.as_bits().get(at) {
+                    *left -= 1;
+                    answered.set(at);
+                    request.probes.answer(&asked.places, until, at, Bits::one(hit));
+                }
+            }
+        } else {
+            *left -= part as usize;
+            answered.set_run(msg.offset, part);
+            request.probes.answer(&asked.places, until, msg.offset, msg.hits);
+        }
         if asked.left == before {
             return;
         }

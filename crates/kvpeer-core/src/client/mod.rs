@@ -7,6 +7,7 @@ mod requests;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -91,7 +92,7 @@ pub(crate) struct Load {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum LoadState {
     /// Waits for a link.
-    Held { keys: KeysBuf },
+    Held { keys: Arc<KeysBuf> },
     /// Its fetch is sent.
     Fetching(Fetching),
     /// Its abort is sent.

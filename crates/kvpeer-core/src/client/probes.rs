@@ -1,8 +1,10 @@
 //! What is known of a request's keys at its source.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
-use kvpeer_wire::{Key, Keys, KeysBuf};
+use kvpeer_wire::{Bits, Key, Keys, KeysBuf};
 
 use crate::faults::{Fault, seeded};
 use crate::key_map::KeyMap;
@@ -11,7 +13,8 @@ use crate::{LookupState, Time};
 /// Keys in the order in which the engine asked for them, what is known of each, and which are to be asked for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Probes {
-    keys: KeysBuf,
+    /// Shared with lookups and loads that want all of them.
+    keys: Arc<KeysBuf>,
     states: Vec<Probe>,
     map: KeyMap,
     /// Keys from here on were never asked for; those in `again` were, but the answer is no good any more.
@@ -27,7 +30,7 @@ struct Life(u32);
 /// Keys to ask the source for, and where they stand in their request's [`Probes`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Fresh {
-    pub(crate) keys: KeysBuf,
+    pub(crate) keys: Arc<KeysBuf>,
     pub(crate) places: Places,
 }
 
@@ -35,7 +38,14 @@ pub(crate) struct Fresh {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Places {
     life: Life,
-    at: Vec<u32>,
+    at: At,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum At {
+    /// One after the other.
+    Run(Range<u32>),
+    Each(Vec<u32>),
 }
 
 /// What is known of one key at the source.
@@ -55,13 +65,20 @@ enum Probe {
 impl Fresh {
     /// What it keeps, in bytes.
     pub(crate) fn size(&self) -> usize {
-        self.keys.as_keys().size() + size_of_val(self.places.at.as_slice())
+        let places = match &self.places.at {
+            At::Run(_) => 0,
+            At::Each(at) => size_of_val(at.as_slice()),
+        };
+        self.keys.as_keys().size() + places
     }
 }
 
 impl Places {
     pub(super) fn len(&self) -> usize {
-        self.at.len()
+        match &self.at {
+            At::Run(at) => at.len(),
+            At::Each(at) => at.len(),
+        }
     }
 }
 
@@ -72,7 +89,7 @@ impl Probes {
             && let Ok(map) = KeyMap::build(keys)
         {
             // A request's first keys, no two of them the same.
-            (self.keys, self.map) = (keys.to_buf(), map);
+            (self.keys, self.map) = (Arc::new(keys.to_buf()), map);
             self.states.resize(keys.len(), Probe::Pending);
             return known.resize(known.len() + keys.len(), LookupState::Pending);
         }
@@ -99,6 +116,11 @@ impl Probes {
         }
     }
 
+    /// These keys, if they are all that stand here, and in this order.
+    pub(super) fn share(&self, keys: Keys<'_>) -> Option<Arc<KeysBuf>> {
+        (self.keys.as_keys().len() == keys.len() && self.hold_in_order(keys)).then(|| self.keys.clone())
+    }
+
     /// Whether these are, in this order, keys that are different and stand here.
     pub(super) fn hold_in_order(&self, keys: Keys<'_>) -> bool {
         !keys.is_empty() && self.keys.as_keys().common(0, keys, 0) == keys.len()
@@ -108,7 +130,7 @@ impl Probes {
     fn place(&mut self, key: Key<'_>) -> Option<u32> {
         let found = self.map.insert(self.keys.as_keys(), key);
         if found.is_none() {
-            self.keys.push(key);
+            Arc::make_mut(&mut self.keys).push(key);
             self.states.push(Probe::Pending);
         }
         found
@@ -138,45 +160,69 @@ impl Probes {
         self.asked < self.states.len() || !self.again.is_empty()
     }
 
-    /// Takes the keys to ask for, at most `most` in one lookup.
-    pub(super) fn take_fresh(&mut self, most: usize) -> Vec<Fresh> {
-        let mut at = core::mem::take(&mut self.again);
-        let from = core::mem::replace(&mut self.asked, self.states.len());
-        at.extend(from as u32..self.states.len() as u32);
-        let (all, life) = (self.keys.as_keys(), self.life);
-        if at.len() <= most && from == 0 && at.len() == all.len() {
-            return alloc::vec![Fresh { keys: self.keys.clone(), places: Places { life, at } }];
-        }
-        let parts = at.chunks(most.max(1)).map(|at| Fresh {
-            keys: at.iter().filter_map(|at| all.get(*at as usize)).collect(),
-            places: Places { life, at: at.to_vec() },
-        });
-        parts.collect()
+    /// Takes keys to ask for, as many as fit into one lookup.
+    pub(super) fn take_fresh(&mut self, most: usize) -> Option<Fresh> {
+        let (most, all) = (most.max(1), self.states.len());
+        let at = if self.again.is_empty() {
+            let from = self.asked;
+            self.asked = all.min(from + most);
+            At::Run(from as u32..self.asked as u32)
+        } else {
+            let mut at = core::mem::take(&mut self.again);
+            at.extend(self.asked as u32..all as u32);
+            self.asked = all;
+            if at.len() > most {
+                self.again = at.split_off(most);
+            }
+            At::Each(at)
+        };
+        let keys = self.keys.as_keys();
+        let key = |at: u32| keys.get(at as usize);
+        let keys = match &at {
+            At::Run(at) if at.is_empty() => return None,
+            At::Run(at) if at.len() == all => self.keys.clone(),
+            At::Run(at) => Arc::new(at.clone().filter_map(key).collect()),
+            At::Each(at) => Arc::new(at.iter().copied().filter_map(key).collect()),
+        };
+        Some(Fresh { keys, places: Places { life: self.life, at } })
     }
 
-    /// The source has answered for keys of a lookup: of which, and whether it holds them, until when.
-    pub(super) fn answer(
-        &mut self,
-        places: &Places,
-        until: Time,
-        answers: impl Iterator<Item = (usize, bool)>,
-    ) {
-        let hit = Probe::Hit { until };
-        self.resolve(places, answers.map(|(index, is_hit)| (index, if is_hit { hit } else { Probe::Miss })));
+    /// The source has answered for keys of a lookup, from one on: whether it holds them, until when.
+    pub(super) fn answer(&mut self, places: &Places, until: Time, from: u32, hits: Bits<'_>) {
+        let mut from = from as usize;
+        for (hit, len) in hits.runs() {
+            let to = from + len as usize;
+            self.resolve(places, from..to, if hit { Probe::Hit { until } } else { Probe::Miss });
+            from = to;
+        }
     }
 
     /// The source will not answer for these keys.
     pub(super) fn give_up(&mut self, places: &Places) {
-        self.resolve(places, (0..places.at.len()).map(|index| (index, Probe::GaveUp)));
+        self.resolve(places, 0..places.len(), Probe::GaveUp);
     }
 
-    fn resolve(&mut self, places: &Places, results: impl Iterator<Item = (usize, Probe)>) {
+    fn resolve(&mut self, places: &Places, part: Range<usize>, to: Probe) {
         // LKP-5: the keys of an earlier round are not those of this one.
-        let ours = places.life == self.life || seeded(Fault::LateAnswers);
-        for (index, to) in results {
-            let at = places.at.get(index).filter(|_| ours);
-            if let Some(state @ Probe::Pending) = at.and_then(|at| self.states.get_mut(*at as usize)) {
+        if places.life != self.life && !seeded(Fault::LateAnswers) {
+            return;
+        }
+        let settle = |state: &mut Probe| {
+            if *state == Probe::Pending {
                 *state = to;
+            }
+        };
+        match &places.at {
+            At::Run(run) => {
+                let part = part.start + run.start as usize..run.end.min(part.end as u32 + run.start) as usize;
+                let most = self.states.len();
+                let part = part.start.min(most)..part.end.min(most);
+                self.states.get_mut(part).unwrap_or_default().iter_mut().for_each(settle);
+            }
+            At::Each(at) => {
+                for at in at.get(part).unwrap_or_default() {
+                    self.states.get_mut(*at as usize).into_iter().for_each(settle);
+                }
             }
         }
     }

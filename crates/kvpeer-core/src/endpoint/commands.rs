@@ -222,10 +222,10 @@ impl Endpoint {
     /// CMD-9, LKP-1: all new keys, in order, in as few messages as possible.
     fn flush_lookups(&mut self, out: &mut dyn Sink) {
         let most = self.config.limits.keys;
-        for (request, lookups) in self.client.take_fresh(most) {
+        for request in core::mem::take(&mut self.client.fresh) {
             let Some(found) = self.client.requests.get(&request) else { continue };
             let (source, address) = (found.source.clone(), found.address.clone());
-            for fresh in lookups {
+            while let Some(fresh) = self.client.take_fresh(&request, most) {
                 self.dispatch(&source, &address, Work::Lookup { request: request.clone(), fresh }, out);
             }
         }
